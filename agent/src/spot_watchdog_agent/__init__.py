@@ -1,0 +1,1 @@
+"""Checkpoints for PyTorch jobs on AWS Spot."""

@@ -1,0 +1,1 @@
+"""Decisions. Pure: standard library and numpy only; no clock, no randomness, no input or output."""
