@@ -9,7 +9,12 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from policies.model import CapacityPool, Market
-from watchdog.ids import InstanceId, JobId
+from watchdog.history.observations import Observation, PoolMemory
+from watchdog.ids import DecisionId, Incarnation, InstanceId, JobId, MigrationId
+from watchdog.migration.agent import AgentReport
+from watchdog.migration.facts import Fact
+from watchdog.migration.model import Job, Migration
+from watchdog.notices.model import NoticeRecord
 
 
 class InstanceState(StrEnum):
@@ -210,3 +215,125 @@ class Telemetry(Protocol):
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
         """Record one duration in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord:
+    """A policy's answer, with everything it was asked, so that it can be explained and replayed."""
+
+    decision_id: DecisionId
+    job_id: JobId
+    at: datetime
+    policy: str
+    """Name and version, e.g. `balanced@1`."""
+    signal: Mapping[str, Any]
+    view: Mapping[str, Any]
+    job: Mapping[str, Any]
+    decision: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One fact of a migration, as it was stored."""
+
+    at: datetime
+    fact: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Everything that one transition writes; all of it or nothing.
+
+    `job`, `migration` and `notice` carry the version they were loaded with (0: must not exist yet); the store writes the next one.
+    """
+
+    job: Job | None = None
+    migration: Migration | None = None
+    due: datetime | None = None
+    """When the migration is looked at next; None takes it off the due set."""
+    facts: tuple[Fact, ...] = ()
+    """For the migration's journal and the `events` stream."""
+    notice: NoticeRecord | None = None
+    notice_version: int = 0
+    decision: DecisionRecord | None = None
+    observations: tuple[Observation, ...] = ()
+    messages: tuple[Message, ...] = ()
+    """For the outbox: every announcer gets each of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxEntry:
+    """A message on its way to one announcer."""
+
+    announcer: str
+    message: Message
+    tries: int
+    """How often it was handed out, this time included."""
+
+
+class Store(Protocol):
+    """The service's working record. Every method raises StoreUnavailable if Redis does not answer."""
+
+    async def ping(self) -> None:
+        """Return if the store answers."""
+
+    async def commit(self, change: Change) -> None:
+        """Apply one transition, all or nothing. Raises VersionConflict if any record was changed since it was loaded."""
+
+    async def job(self, job_id: JobId) -> Job:
+        """Return a job. Raises NotFound."""
+
+    async def jobs(self) -> Sequence[Job]:
+        """Return all jobs, newest first."""
+
+    async def owner_of(self, instance_id: InstanceId) -> JobId | None:
+        """Return the job that this instance was started for, or None: it is not ours."""
+
+    async def migration(self, migration_id: MigrationId) -> Migration:
+        """Return a migration. Raises NotFound."""
+
+    async def migrations(self, job_id: JobId | None = None) -> Sequence[Migration]:
+        """Return migrations, newest first."""
+
+    async def due(self, now: datetime) -> Sequence[MigrationId]:
+        """Return the migrations to be looked at now, the longest due first."""
+
+    async def next_due(self) -> datetime | None:
+        """Return when the next migration is due, or None."""
+
+    async def journal(self, migration_id: MigrationId) -> Sequence[JournalEntry]:
+        """Return every fact of a migration, oldest first."""
+
+    async def notice(self, key: str) -> tuple[NoticeRecord | None, int]:
+        """Return a notice and its version; (None, 0) if there is none."""
+
+    async def notices(self) -> Sequence[NoticeRecord]:
+        """Return the notices, newest first."""
+
+    async def decisions(self, job_id: JobId | None = None) -> Sequence[DecisionRecord]:
+        """Return decisions, newest first."""
+
+    async def pool_memory(self) -> Mapping[CapacityPool, PoolMemory]:
+        """Return what is remembered of each pool."""
+
+    async def put_reading(self, name: str, at: datetime, body: Any) -> None:
+        """Replace the latest reading of one poll (`pools`, `quotas`)."""
+
+    async def reading(self, name: str) -> tuple[datetime, Any] | None:
+        """Return the latest reading and when it was taken, or None: never read, which is unknown."""
+
+    async def put_report(self, report: AgentReport) -> None:
+        """Replace what is known of one agent."""
+
+    async def reports(self, job_id: JobId) -> Mapping[Incarnation, AgentReport]:
+        """Return the latest report of each of the job's agents."""
+
+    async def claim_messages(self, now: datetime) -> Sequence[OutboxEntry]:
+        """Hand out messages that are due; each comes back after a minute unless it is settled or postponed."""
+
+    async def settle_message(self, entry: OutboxEntry) -> None:
+        """Take a message off the outbox: it was delivered, or nothing can deliver it."""
+
+    async def postpone_message(self, entry: OutboxEntry, until: datetime) -> None:
+        """Hand the message out again at `until`."""

@@ -1,0 +1,1 @@
+"""The agents' own contract, versioned apart (docs/protocols.md, section 3)."""

@@ -1,0 +1,1 @@
+"""The world behind the ports: AWS, Redis, Slack, webhooks, Prometheus, logs."""

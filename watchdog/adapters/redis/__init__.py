@@ -1,0 +1,1 @@
+"""The working record in Redis or Valkey."""

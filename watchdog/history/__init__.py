@@ -1,0 +1,1 @@
+"""What we saw of the market: observations and what follows from them. Pure."""

@@ -1,0 +1,143 @@
+"""What an agent says of itself, what it is told, and which facts follow from its report. Pure. The wire form is in docs/protocols.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from watchdog.ids import Incarnation, InstanceId, JobId
+from watchdog.migration.facts import AgentArrived, CheckpointCommitted, Fact, JobResumed, ReplacementGone, TakenOver
+from watchdog.migration.model import AttemptState, CheckpointRef, Job, Migration
+from watchdog.migration.saga import StepName, StepState
+
+WAITING_SECONDS = 0.1
+"""How often a replacement asks for its grant: it waits for seconds only, and each wait lengthens the move."""
+WATCHING_SECONDS = 1.0
+"""How often an agent reports when nothing changed."""
+
+
+class Phase(StrEnum):
+    """What an agent is doing."""
+
+    STARTING = "starting"
+    RESTORING = "restoring"
+    TRAINING = "training"
+    SAVING = "saving"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+class Desired(StrEnum):
+    """What an agent should do."""
+
+    WAIT = "wait"
+    RUN = "run"
+    SAVE = "save"
+    SAVE_AND_STOP = "save_and_stop"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport:
+    """What an agent says of itself; level-triggered, so the latest report is the whole truth."""
+
+    job_id: JobId
+    incarnation: Incarnation
+    instance_id: InstanceId | None
+    phase: Phase
+    received_at: datetime
+    sent_at: datetime
+    node_rank: int = 0
+    availability_zone_id: str | None = None
+    address: str | None = None
+    fencing_token: int | None = None
+    step: int | None = None
+    resumed_from_step: int | None = None
+    notices: tuple[Mapping[str, Any], ...] = ()
+    """Entries as the agent wrote them; `watchdog.notices.imds` reads them."""
+    checkpoint: CheckpointRef | None = None
+    handled_generation: int = 0
+    save_error: str | None = None
+    metadata: str = "absent"
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directive:
+    """What an agent is told."""
+
+    desired: Desired
+    generation: int
+    take_over_from: int | None
+    report_again_seconds: float
+
+
+def directive_for(job: Job, migration: Migration | None, report: AgentReport) -> Directive:
+    """Derive what this agent should do from what is recorded; the same report always gets the same answer."""
+    desired, grant = _desired(job, migration, report)
+    seconds = WAITING_SECONDS if desired is Desired.WAIT else WATCHING_SECONDS
+    return Directive(desired=desired, generation=job.generation, take_over_from=grant, report_again_seconds=seconds)
+
+
+def _desired(job: Job, migration: Migration | None, report: AgentReport) -> tuple[Desired, int | None]:
+    if job.state.terminal:
+        return Desired.STOP, None
+    if report.fencing_token is not None:
+        return _desired_of_owner(job, migration, report), None
+    attempt = migration.attempt_of(report.instance_id) if migration and report.instance_id else None
+    if migration is None or attempt is None or attempt.state is not AttemptState.LAUNCHED:
+        # Not one of ours, or an attempt that was given up: a late boot must not take over.
+        return Desired.STOP, None
+    return Desired.WAIT, migration.take_over_from
+
+
+def _desired_of_owner(job: Job, migration: Migration | None, report: AgentReport) -> Desired:
+    if is_superseded(job, report):
+        return Desired.STOP
+    leaving = migration is not None and report.instance_id is not None and migration.has_source(report.instance_id)
+    if leaving and report.phase is not Phase.STOPPED:
+        return Desired.SAVE_AND_STOP
+    return Desired.SAVE if job.generation > report.handled_generation and not leaving else Desired.RUN
+
+
+def is_superseded(job: Job, report: AgentReport) -> bool:
+    """Return whether another instance is known to own the job. Safety rests on `HEAD`, not on this."""
+    return report.fencing_token is not None and report.fencing_token < job.fencing_token
+
+
+def facts_from(report: AgentReport, migration: Migration) -> tuple[Fact, ...]:
+    """Return the facts for `migration` that this report proves, in the order in which they happened."""
+    if report.instance_id is None:
+        return ()
+    if migration.has_source(report.instance_id):
+        return _facts_of_source(report, migration)
+    if migration.attempt_of(report.instance_id) is not None:
+        return _facts_of_replacement(report, report.instance_id)
+    return ()
+
+
+def _facts_of_source(report: AgentReport, migration: Migration) -> tuple[Fact, ...]:
+    checkpoint = report.checkpoint
+    if checkpoint is None or migration.step_state(StepName.SAVE_CHECKPOINT) is not StepState.RUNNING:
+        return ()
+    # A periodic checkpoint that happens to be the newest is not the one this migration waits for, unless training has stopped on it.
+    last_one = checkpoint.reason == "notice" or report.phase is Phase.STOPPED
+    return (CheckpointCommitted(at=report.received_at, checkpoint=checkpoint),) if last_one else ()
+
+
+def _facts_of_replacement(report: AgentReport, instance_id: InstanceId) -> tuple[Fact, ...]:
+    at = report.received_at
+    facts: list[Fact] = [AgentArrived(at=at, instance_id=instance_id, incarnation=report.incarnation, address=report.address)]
+    if report.phase in {Phase.SUPERSEDED, Phase.FAILED}:
+        return (*facts, ReplacementGone(at=at, instance_id=instance_id, why=report.message or f"its agent reports {report.phase}"))
+    if report.fencing_token is not None and report.fencing_token > 0:
+        facts.append(TakenOver(at=at, instance_id=instance_id, incarnation=report.incarnation, fencing_token=report.fencing_token))
+        began = report.step is not None and report.step > (report.resumed_from_step or 0)
+        if report.step is not None and (began or report.phase is Phase.FINISHED):
+            facts.append(JobResumed(at=at, instance_id=instance_id, step=report.step, resumed_from_step=report.resumed_from_step or 0))
+    return tuple(facts)

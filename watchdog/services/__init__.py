@@ -1,0 +1,1 @@
+"""Use cases: load, decide, apply. They know the ports, never the adapters."""
