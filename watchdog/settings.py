@@ -7,7 +7,7 @@ import json
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from watchdog.errors import SettingsInvalid
@@ -33,11 +33,35 @@ def _is_secret_http_url(value: SecretStr) -> SecretStr:
     return value
 
 
+def _split(value: Any) -> Any:
+    """Read a list as JSON or as names separated by commas."""
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [each.strip() for each in value.split(",") if each.strip()]
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"must be a JSON list of names, or names separated by commas ({error})") from None
+
+
+def _split(value: Any) -> Any:
+    """Read a list as JSON or as names separated by commas."""
+    if not isinstance(value, str):
+        return value
+    if not value.lstrip().startswith("["):
+        return [each.strip() for each in value.split(",") if each.strip()]
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"must be a JSON list of names, or names separated by commas ({error})") from None
+
+
 HttpUrl = Annotated[str, AfterValidator(_is_http_url)]
 SecretHttpUrl = Annotated[SecretStr, AfterValidator(_is_secret_http_url)]
 RedisUrl = Annotated[str, AfterValidator(_is_redis_url)]
-# A list in the environment is JSON or separated by commas; pydantic-settings alone would insist on JSON.
-NameList = Annotated[tuple[str, ...], NoDecode]
+# pydantic-settings alone would insist on JSON.
+NameList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 
 
 class Settings(BaseSettings):
@@ -83,18 +107,6 @@ class Settings(BaseSettings):
     """Seconds between polls of Service Quotas."""
     sweep_seconds: Annotated[float, Field(ge=1, le=86400)] = 30
     """Seconds between comparisons of the cloud with our records."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _split_lists(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            for name in ("launch_templates", "subnets"):
-                raw = values.get(name)
-                if isinstance(raw, str):
-                    values[name] = (
-                        json.loads(raw) if raw.lstrip().startswith("[") else [each.strip() for each in raw.split(",") if each.strip()]
-                    )
-        return values
 
     @model_validator(mode="after")
     def _goes_together(self) -> Settings:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any, TypeVar, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import ClusterDownError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from policies.model import CapacityPool
 from watchdog.adapters.redis import codec
@@ -26,6 +26,7 @@ from watchdog.ports import Change, DecisionRecord, JournalEntry, Message, Outbox
 R = TypeVar("R", Job, Migration)
 
 _HIDDEN = timedelta(minutes=1)
+_SERVER_CANNOT = (ReadOnlyError, OutOfMemoryError, ClusterDownError)
 _BATCH = 20
 _LISTED = 200
 """How many of the newest records a list returns; cursors come with the API's own issue of lists."""
@@ -73,7 +74,9 @@ class RedisStore:
             keys.outbox,
             keys.outbox_bodies,
         ]
-        result = await _answer(self._commit(keys=script_keys, args=[json.dumps(self._encode(change))]))
+        # What a change does not touch is left out: Lua's cjson reads null as a value of its own, not as nil.
+        encoded = {name: part for name, part in self._encode(change).items() if part is not None}
+        result = await _answer(self._commit(keys=script_keys, args=[json.dumps(encoded)]))
         if _text(result) != "ok":
             raise VersionConflict(f"the {_text(result)} record was changed by somebody else")
 
@@ -89,7 +92,7 @@ class RedisStore:
                 "expected": migration.version,
                 "body": codec.to_json(migration),
                 "score": codec.milliseconds(migration.opened_at),
-                "due": codec.milliseconds(change.due) if change.due else None,
+                **({"due": codec.milliseconds(change.due)} if change.due else {}),
             },
             "instances": [attempt.instance_id for attempt in migration.attempts if attempt.instance_id] if migration else [],
             "notice": notice
@@ -109,9 +112,10 @@ class RedisStore:
                 {
                     "member": f"{announcer}|{message.message_id}",
                     "body": codec.to_json(message),
-                    "due": codec.milliseconds(message.at),
+                    # Those of one change keep their order: a thousandth of a millisecond is still exact in a sorted set's double.
+                    "due": codec.milliseconds(message.at) + place / 1000,
                 }
-                for message in change.messages
+                for place, message in enumerate(change.messages)
                 for announcer in self._announcers
             ],
         }
@@ -251,8 +255,13 @@ def _text(value: Any) -> str:
 
 
 async def _answer(call: Any) -> Any:
-    """Await a Redis call (typed as maybe awaitable by redis-py) and say in our words that it failed."""
+    """Await a Redis call (typed as maybe awaitable by redis-py) and say in our words that the server did not do it.
+
+    A reply that says our command is wrong is our bug, and no outage: it is raised as it is.
+    """
     try:
         return await cast("Awaitable[Any]", call)
     except (RedisError, OSError, TimeoutError) as error:
+        if isinstance(error, ResponseError) and not isinstance(error, _SERVER_CANNOT):
+            raise
         raise StoreUnavailable(f"Redis does not answer: {error}") from error
