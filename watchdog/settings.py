@@ -45,18 +45,6 @@ def _split(value: Any) -> Any:
         raise ValueError(f"must be a JSON list of names, or names separated by commas ({error})") from None
 
 
-def _split(value: Any) -> Any:
-    """Read a list as JSON or as names separated by commas."""
-    if not isinstance(value, str):
-        return value
-    if not value.lstrip().startswith("["):
-        return [each.strip() for each in value.split(",") if each.strip()]
-    try:
-        return json.loads(value)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"must be a JSON list of names, or names separated by commas ({error})") from None
-
-
 HttpUrl = Annotated[str, AfterValidator(_is_http_url)]
 SecretHttpUrl = Annotated[SecretStr, AfterValidator(_is_secret_http_url)]
 RedisUrl = Annotated[str, AfterValidator(_is_redis_url)]
