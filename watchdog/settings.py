@@ -61,7 +61,7 @@ class Settings(BaseSettings):
     """Name of this deployment: in keys, tags and messages. Two services with the same name share their work."""
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     """Where the working record is."""
-    aws_region: str
+    aws_region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]+$")]
     """The Region of the jobs, e.g. `us-east-1`."""
     aws_endpoint_url: HttpUrl | None = None
     """Another endpoint for every AWS service, e.g. the emulator's; absent: real AWS."""

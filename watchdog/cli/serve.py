@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 import uvicorn
 
@@ -14,6 +17,8 @@ from watchdog.adapters import jsonlog
 from watchdog.bootstrap import bootstrap
 from watchdog.errors import CheckpointStoreUnsuitable, SettingsInvalid
 from watchdog.settings import Settings, load_settings
+
+log = logging.getLogger(__name__)
 
 EXIT_SETTINGS = 78  # EX_CONFIG of sysexits.h
 
@@ -33,7 +38,17 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _orderly(signal_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: uvicorn has stopped by now, and passes the signal on to whoever had it before.
+
+    Python's own answer would end the process here, in the middle of the drain.
+    """
+    log.info("service.stopping", extra={"signal": signal_number})
+
+
 async def _serve(settings: Settings) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _orderly)
     async with bootstrap(settings) as service:
         server = uvicorn.Server(
             uvicorn.Config(
