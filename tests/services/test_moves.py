@@ -174,6 +174,35 @@ async def test_a_replacement_lost_after_the_pivot_opens_the_next_migration_by_it
     assert (await world.store.job(world.job_id)).fencing_token == 3
 
 
+async def test_f13_a_program_that_fails_on_every_instance_blocks_the_job_and_launches_no_more(world: World) -> None:
+    source = await world.run_a_job()
+    await world.ingest.handle(event_bridge(world, source))
+    world.cloud.end(InstanceId(source))
+    await world.ingest.handle(ended(world, source))
+    await world.work()
+    for _ in range(3):
+        newest = max(world.cloud.alive, key=lambda each: int(each.removeprefix("i-")))
+        await world.report(newest, Phase.STARTING)
+        granted = (await world.report(newest, Phase.STARTING)).take_over_from
+        assert granted is not None
+        world.heads.tokens[world.job_id] = granted + 1
+        await world.report(newest, Phase.RESTORING, fencing_token=granted + 1)
+        await world.report(newest, Phase.FAILED, fencing_token=granted + 1, message="KeyError: 'layer1'")
+    job = await world.store.job(world.job_id)
+    assert job.state is JobState.BLOCKED
+    assert "KeyError: 'layer1'" in (job.note or "")
+    assert len(world.cloud.calls) == 4
+    assert "job.blocked" in await world.told()
+
+
+async def test_f13_a_crash_of_the_program_is_not_taken_for_a_reclaim(world: World) -> None:
+    source = await world.run_a_job()
+    await world.report(source, Phase.FAILED, fencing_token=1, step=30, message="ZeroDivisionError")
+    job = await world.store.job(world.job_id)
+    assert (job.state, job.note) == (JobState.BLOCKED, "its program failed: ZeroDivisionError")
+    assert len(world.cloud.calls) == 1
+
+
 async def test_empty_pools_are_walked_in_the_order_of_the_plan(world: World) -> None:
     world.cloud.refusals = {pool(1): ("InsufficientInstanceCapacity", LaunchScope.POOL), pool(2): ("Unsupported", LaunchScope.POOL)}
     await world.jobs.register(SPEC, principal="operator", idempotency_key="key-1")

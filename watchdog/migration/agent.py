@@ -9,12 +9,14 @@ from enum import StrEnum
 from typing import Any
 
 from watchdog.ids import Incarnation, InstanceId, JobId
-from watchdog.migration.facts import AgentArrived, CheckpointCommitted, Fact, JobResumed, ReplacementGone, TakenOver
+from watchdog.migration.facts import AgentArrived, CheckpointCommitted, Fact, JobBlocked, JobResumed, ReplacementGone, TakenOver
 from watchdog.migration.model import AttemptState, CheckpointRef, Job, Migration
 from watchdog.migration.saga import StepName, StepState
 
 WAITING_SECONDS = 0.1
 """How often a replacement asks for its grant: it waits for seconds only, and each wait lengthens the move."""
+PROGRAM_FAILURES = 3
+"""So many fresh instances on which a job's own program failed before its first step are proof that a fresh instance does not help."""
 WATCHING_SECONDS = 1.0
 """How often an agent reports when nothing changed."""
 
@@ -110,14 +112,14 @@ def is_superseded(job: Job, report: AgentReport) -> bool:
     return report.fencing_token is not None and report.fencing_token < job.fencing_token
 
 
-def facts_from(report: AgentReport, migration: Migration) -> tuple[Fact, ...]:
+def facts_from(report: AgentReport, job: Job, migration: Migration) -> tuple[Fact, ...]:
     """Return the facts for `migration` that this report proves, in the order in which they happened."""
     if report.instance_id is None:
         return ()
     if migration.has_source(report.instance_id):
         return _facts_of_source(report, migration)
     if migration.attempt_of(report.instance_id) is not None:
-        return _facts_of_replacement(report, report.instance_id)
+        return _facts_of_replacement(report, report.instance_id, job)
     return ()
 
 
@@ -130,11 +132,16 @@ def _facts_of_source(report: AgentReport, migration: Migration) -> tuple[Fact, .
     return (CheckpointCommitted(at=report.received_at, checkpoint=checkpoint),) if last_one else ()
 
 
-def _facts_of_replacement(report: AgentReport, instance_id: InstanceId) -> tuple[Fact, ...]:
+def _facts_of_replacement(report: AgentReport, instance_id: InstanceId, job: Job) -> tuple[Fact, ...]:
     at = report.received_at
     facts: list[Fact] = [AgentArrived(at=at, instance_id=instance_id, incarnation=report.incarnation, address=report.address)]
     if report.phase in {Phase.SUPERSEDED, Phase.FAILED}:
-        return (*facts, ReplacementGone(at=at, instance_id=instance_id, why=report.message or f"its agent reports {report.phase}"))
+        failed = report.phase is Phase.FAILED
+        why = report.message or f"its agent reports {report.phase}"
+        gone = ReplacementGone(at=at, instance_id=instance_id, why=why, program_failed=failed)
+        if failed and job.program_failures + 1 >= PROGRAM_FAILURES:
+            return (*facts, JobBlocked(at=at, why=f"its program failed on {PROGRAM_FAILURES} instances in a row: {why}"))
+        return (*facts, gone)
     if report.fencing_token is not None and report.fencing_token > 0:
         facts.append(TakenOver(at=at, instance_id=instance_id, incarnation=report.incarnation, fencing_token=report.fencing_token))
         began = report.step is not None and report.step > (report.resumed_from_step or 0)

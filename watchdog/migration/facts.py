@@ -158,6 +158,16 @@ class ReplacementGone:
     at: datetime
     instance_id: InstanceId
     why: str
+    program_failed: bool = False
+    """Whether the job's own program ended it, and not AWS: that counts against the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBlocked:
+    """The job's own program failed on one instance after another: no further instance will help."""
+
+    at: datetime
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,5 +195,6 @@ Fact = (
     | TakenOver
     | JobResumed
     | ReplacementGone
+    | JobBlocked
     | JobEnded
 )

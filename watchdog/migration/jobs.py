@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from watchdog.migration.facts import Fact, JobEnded, JobResumed, LaunchExhausted, Opened, Replanned, TakenOver
+from watchdog.migration.facts import Fact, JobBlocked, JobEnded, JobResumed, LaunchExhausted, Opened, ReplacementGone, Replanned, TakenOver
 from watchdog.migration.model import Job, JobState, Member, Migration
 from watchdog.migration.planner import blocking_refusal
 
@@ -22,19 +22,26 @@ def job_after(job: Job, migration: Migration, fact: Fact) -> Job:
             blocked = blocking_refusal(migration) is not None
             return replace(job, state=JobState.BLOCKED if blocked else JobState.PARKED, note=fact.why)
         case TakenOver():
-            attempt = migration.attempt_of(fact.instance_id)
-            if attempt is None or fact.fencing_token < job.fencing_token:
-                return job
-            member = Member(
-                instance_id=fact.instance_id, pool=attempt.target.pool, address=attempt.address, incarnation=attempt.incarnation
-            )
-            return replace(job, member=member, fencing_token=fact.fencing_token)
+            return _taken_over(job, migration, fact)
         case JobResumed():
-            return _leave(replace(job, state=JobState.RUNNING), migration)
+            return _leave(replace(job, state=JobState.RUNNING, program_failures=0, note=None), migration)
+        case JobBlocked():
+            return _leave(replace(job, state=JobState.BLOCKED, note=fact.why), migration)
+        case ReplacementGone():
+            counted = replace(job, program_failures=job.program_failures + fact.program_failed)
+            return _lost_after_pivot(counted, migration) if migration.handed_on else counted
         case JobEnded():
             return _leave(replace(job, state=fact.state), migration)
         case _:
-            return _lost_after_pivot(job, migration) if migration.handed_on else job
+            return job
+
+
+def _taken_over(job: Job, migration: Migration, fact: TakenOver) -> Job:
+    attempt = migration.attempt_of(fact.instance_id)
+    if attempt is None or fact.fencing_token < job.fencing_token:
+        return job
+    member = Member(instance_id=fact.instance_id, pool=attempt.target.pool, address=attempt.address, incarnation=attempt.incarnation)
+    return replace(job, member=member, fencing_token=fact.fencing_token)
 
 
 def _leave(job: Job, migration: Migration) -> Job:

@@ -72,6 +72,8 @@ class Job:
     """The migration that is moving the job now."""
     generation: int = 0
     """Grows with every save that the agent is asked for."""
+    program_failures: int = 0
+    """How often in a row its own program failed on a fresh instance; a completed step sets it back."""
     note: str | None = None
     """Why the job is parked or blocked, for people."""
     version: int = 0

@@ -10,6 +10,7 @@ from watchdog.migration.facts import (
     AgentArrived,
     CheckpointCommitted,
     Fact,
+    JobBlocked,
     JobEnded,
     JobResumed,
     Launched,
@@ -132,6 +133,8 @@ def _apply(migration: Migration, fact: Fact) -> Migration:  # noqa: C901, PLR091
             return _finish(resumed, StepName.RESUME_JOB, StepState.DONE, fact.at, f"from step {fact.resumed_from_step}")
         case ReplacementGone():
             return _replacement_gone(migration, fact)
+        case JobBlocked():
+            return replace(migration, handed_on=f"blocked: {fact.why}")
         case JobEnded():
             if migration.step_state(StepName.RESUME_JOB) is StepState.DONE:
                 return migration

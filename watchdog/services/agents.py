@@ -45,10 +45,12 @@ class AgentService:
         await self._take_notices(report)
         if report.phase is Phase.FINISHED:
             await self._finished(report)
+        if report.phase is Phase.FAILED:
+            await self._failed(report)
         job = await self._store.job(report.job_id)
         migration = await self._concerned(job, report)
         if migration is not None:
-            facts = facts_from(report, migration)
+            facts = facts_from(report, job, migration)
             if facts:
                 await self._migrate.apply(migration.migration_id, *facts)
                 job = await self._store.job(report.job_id)
@@ -76,6 +78,19 @@ class AgentService:
                 return migration
         return None
 
+    async def _failed(self, report: AgentReport) -> None:
+        """Block a running job whose own program failed: it is a person's turn, and a crash is not to look like a reclaim."""
+        job = await self._store.job(report.job_id)
+        owner = job.member is not None and job.member.instance_id == report.instance_id and not is_superseded(job, report)
+        if not owner or job.migration_id is not None or job.state is not JobState.RUNNING:
+            return
+        why = f"its program failed: {report.message or 'no message'}"
+        told = message(
+            "job.blocked", job, self._clock.now(), message_id=f"{job.job_id}.failed.{job.version}", deployment=self._deployment, why=why
+        )
+        await self._store.commit(Change(job=replace(job, state=JobState.BLOCKED, note=why), messages=(told,)))
+        log.error("job.blocked", extra={"job_id": job.job_id, "why": why})
+
     async def _finished(self, report: AgentReport) -> None:
         """Close the job that ran to its end, if it is the owner who says so."""
         for _ in range(20):
@@ -84,7 +99,7 @@ class AgentService:
                 return
             if job.migration_id is not None:
                 migration = await self._store.migration(job.migration_id)
-                facts = facts_from(report, migration)
+                facts = facts_from(report, job, migration)
                 await self._migrate.apply(job.migration_id, *facts)
                 job = await self._store.job(report.job_id)
                 if job.migration_id is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from watchdog.clock import Clock
 from watchdog.errors import DeliveryFailed
-from watchdog.migration.facts import Fact, JobEnded, JobResumed, LaunchExhausted, Opened
+from watchdog.migration.facts import Fact, JobBlocked, JobEnded, JobResumed, LaunchExhausted, Opened
 from watchdog.migration.model import Cause, Job, JobState, Migration
 from watchdog.migration.saga import StepName
 from watchdog.ports import Announcer, Message, OutboxEntry, Store, Telemetry
@@ -53,6 +53,8 @@ def _tell(fact: Fact, job: Job, migration: Migration) -> tuple[str | None, dict[
         case JobResumed():
             return "migration.succeeded", {**base, **_where(job), **_outcome(migration, fact)}
         case LaunchExhausted() if job.state is JobState.BLOCKED:
+            return "job.blocked", {**base, "why": fact.why}
+        case JobBlocked():
             return "job.blocked", {**base, "why": fact.why}
         case LaunchExhausted() if migration.parks == 1:
             until = fact.until.isoformat() if fact.until else None

@@ -12,7 +12,7 @@ from watchdog.errors import CloudUnavailable, VersionConflict
 from watchdog.history.observations import Observation, ObservationKind
 from watchdog.ids import InstanceId
 from watchdog.migration.facts import NoticeReceived, ReplacementGone, SourceGone
-from watchdog.migration.model import Cause, Job, Migration, Source
+from watchdog.migration.model import Cause, Job, JobState, Migration, Source
 from watchdog.notices.model import (
     InstanceStateChange,
     Notice,
@@ -90,8 +90,8 @@ class IngestService:
                 if isinstance(notice, InstanceStateChange):
                     return await self._state_changed(notice, job)
                 new = await self._record(notice, job)
-                if job.state.terminal:
-                    return Outcome.JOB_OVER
+                if job.state.terminal or job.state is JobState.BLOCKED:
+                    return Outcome.JOB_OVER  # a new instance would fail as the last ones did
                 if isinstance(notice, RebalanceRecommendation):
                     return await self._rebalance(job, notice) if new else Outcome.KNOWN
                 return await self._interruption(notice, job)
@@ -182,7 +182,7 @@ class IngestService:
                 leaving.migration_id, SourceGone(at=self._clock.now(), instance_id=instance_id, why=notice.state, source_step=step)
             )
             return Outcome.ACTED
-        if job.state.terminal:
+        if job.state.terminal or job.state is JobState.BLOCKED:
             return Outcome.JOB_OVER
         if await self._replacement_gone(job, instance_id, f"EC2 says {notice.state}"):
             return Outcome.ACTED

@@ -14,7 +14,7 @@ from watchdog.errors import CheckpointStoreUnavailable, CloudUnavailable, StoreU
 from watchdog.ids import Ids, JobId, MigrationId
 from watchdog.migration.facts import Fact, Opened, SourceGone
 from watchdog.migration.jobs import job_after
-from watchdog.migration.model import Cause, Job, Migration, Source
+from watchdog.migration.model import Cause, Job, JobState, Migration, Source
 from watchdog.migration.planner import next_actions, wake_at
 from watchdog.migration.reducer import reduce
 from watchdog.ports import Change, Message, Store, Telemetry
@@ -151,7 +151,7 @@ class MigrateService:
     async def _follow_up(self, job_id: JobId) -> None:
         """Open the next migration when one was closed because its replacement was lost after the pivot."""
         job = await self._store.job(job_id)
-        if job.state.terminal or job.migration_id is not None or job.member is None:
+        if job.state is not JobState.MOVING or job.migration_id is not None or job.member is None:
             return
         source = Source(instance_id=job.member.instance_id, pool=job.member.pool, lost_at=self._clock.now())
         try:
