@@ -48,8 +48,6 @@ class Schedule:
 
     def start(self) -> None:
         """Start, each job at once for the first time."""
-        # APScheduler's own log has a line per run; a poll that found nothing new is a metric, not a line.
-        logging.getLogger("apscheduler").setLevel(logging.WARNING)
         self._scheduler.start()
 
     def stop(self) -> None:

@@ -80,7 +80,7 @@ class ObserveService:
                 continue
             state = instance.state if instance else "terminated"
             log.warning("instance.found_dead", extra={"instance_id": instance_id, "state": state, "silent_s": silent_for.total_seconds()})
-            await self._ingest.handle(InstanceStateChange(instance_id=instance_id, state=state, at=now, channel=Channel.SPOT_REQUEST))
+            await self._ingest.handle(InstanceStateChange(instance_id=instance_id, state=state, at=now, channel=Channel.DESCRIBE_INSTANCES))
 
     async def _suspects(self) -> Mapping[InstanceId, timedelta]:
         now = self._clock.now()
