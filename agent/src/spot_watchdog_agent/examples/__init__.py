@@ -1,0 +1,1 @@
+"""Runnable training jobs that use the agent."""
