@@ -66,7 +66,9 @@ async def test_a_noticed_job_moves_to_another_zone_and_resumes(world: World) -> 
     migration, first = await world.store.migrations(world.job_id)
     assert (migration.state, first.state) == (MigrationState.SUCCEEDED, MigrationState.SUCCEEDED)
     assert migration.resumed_from_step == 120
-    assert await world.told() == ["job.started", "notice.received", "migration.started", "migration.succeeded"]
+    entries = [entry.message for entry in await world.store.claim_messages(world.clock.now()) if entry.announcer == "slack"]
+    assert [message.kind for message in entries] == ["job.started", "notice.received", "migration.started", "migration.succeeded"]
+    assert entries[-1].data["lost_steps"] == 0
 
 
 @pytest.mark.parametrize("action", ["IntendLaunch", "CallLaunch", "GrantTakeOver"])

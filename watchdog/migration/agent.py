@@ -129,7 +129,7 @@ def _facts_of_source(report: AgentReport, migration: Migration) -> tuple[Fact, .
         return ()
     # A periodic checkpoint that happens to be the newest is not the one this migration waits for, unless training has stopped on it.
     last_one = checkpoint.reason == "notice" or report.phase is Phase.STOPPED
-    return (CheckpointCommitted(at=report.received_at, checkpoint=checkpoint),) if last_one else ()
+    return (CheckpointCommitted(at=report.received_at, checkpoint=checkpoint, source_step=report.step),) if last_one else ()
 
 
 def _facts_of_replacement(report: AgentReport, instance_id: InstanceId, job: Job) -> tuple[Fact, ...]:

@@ -33,6 +33,8 @@ class CheckpointCommitted:
 
     at: datetime
     checkpoint: CheckpointRef
+    source_step: int | None = None
+    """The last step the source made, as it reported together with the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def _apply(migration: Migration, fact: Fact) -> Migration:  # noqa: C901, PLR091
         case CheckpointCommitted():
             if migration.step_state(StepName.SAVE_CHECKPOINT) is not StepState.RUNNING:
                 return migration
-            saved = replace(migration, checkpoint=fact.checkpoint)
+            saved = replace(migration, checkpoint=fact.checkpoint, source_step=fact.source_step)
             return _finish(saved, StepName.SAVE_CHECKPOINT, StepState.DONE, fact.at, f"step {fact.checkpoint.step}")
         case SaveGivenUp():
             return _skip_save(migration, fact.at, fact.why)

@@ -81,6 +81,7 @@ def _where(job: Job) -> dict[str, Any]:
 
 def _outcome(migration: Migration, fact: JobResumed) -> dict[str, Any]:
     attempt = migration.attempt_of(fact.instance_id)
+    # As far as we were told: a source that vanished may have made steps after its last report. Its own log knows better.
     lost = None if migration.source_step is None else max(migration.source_step - fact.resumed_from_step, 0)
     began = migration.noticed_at or migration.opened_at
     saved = migration.steps[StepName.SAVE_CHECKPOINT].finished_at if migration.checkpoint else None
