@@ -12,7 +12,7 @@ from policies.model import Signal, SourceLost
 from watchdog.clock import Clock
 from watchdog.errors import CheckpointStoreUnavailable, CloudUnavailable, StoreUnavailable, VersionConflict
 from watchdog.ids import Ids, JobId, MigrationId
-from watchdog.migration.facts import Fact, Opened, SourceGone
+from watchdog.migration.facts import CheckpointCommitted, Fact, JobResumed, Opened, SourceGone
 from watchdog.migration.jobs import job_after
 from watchdog.migration.model import Cause, Job, JobState, Migration, Source
 from watchdog.migration.planner import next_actions, wake_at
@@ -112,7 +112,7 @@ class MigrateService:
                 await self._store.commit(change)
             except VersionConflict:
                 continue
-            self._log(change)
+            self._report(change)
             self._wake()
             if change.migration is not None and change.migration.handed_on is not None:
                 await self._follow_up(job.job_id)
@@ -138,13 +138,21 @@ class MigrateService:
             job=job_now if job_now != job else None, migration=migration_now, due=due, facts=tuple(applied), messages=tuple(messages)
         )
 
-    def _log(self, change: Change) -> None:
+    def _report(self, change: Change) -> None:
+        """Log every fact, and measure what a move is judged by."""
         migration = change.migration
         if migration is None:
             return
+        began = migration.noticed_at or migration.opened_at
         for fact in change.facts:
             fields = {"migration_id": migration.migration_id, "job_id": migration.job_id, "state": migration.state}
-            log.info(f"migration.{type(fact).__name__}", extra=fields)  # noqa: G004 - the event's name, not its data
+            log.info("migration.fact", extra={"fact": type(fact).__name__, **fields})
+            if migration.cause is Cause.FIRST_LAUNCH:
+                continue
+            if isinstance(fact, CheckpointCommitted):
+                self._telemetry.observe("spot_watchdog_notice_to_saved_seconds", (fact.at - began).total_seconds())
+            if isinstance(fact, JobResumed):
+                self._telemetry.observe("spot_watchdog_notice_to_resumed_seconds", (fact.at - began).total_seconds(), cause=migration.cause)
         if migration.closed_at is not None:
             self._telemetry.count("spot_watchdog_migrations_closed_total", state=migration.state)
 
