@@ -271,6 +271,17 @@ async def test_a_source_that_hears_of_its_notice_from_us_is_told_to_save_and_sto
     assert (await world.report(source, Phase.TRAINING, fencing_token=1, step=50)).desired is Desired.SAVE_AND_STOP
 
 
+async def test_a_checkpoint_from_before_the_notice_does_not_end_the_save(world: World) -> None:
+    source = await world.run_a_job()
+    early = world.checkpoint(40, 1, "requested")
+    await world.report(source, Phase.TRAINING, fencing_token=1, step=50, notices=(world.notice(),), checkpoint=early)
+    replacement = next(each for each in world.cloud.alive if each != source)
+    await world.report(replacement, Phase.STARTING)
+    assert (await world.report(replacement, Phase.STARTING)).take_over_from is None
+    await world.report(source, Phase.STOPPED, fencing_token=1, step=51, notices=(world.notice(),), checkpoint=world.checkpoint(51, 1))
+    assert (await world.report(replacement, Phase.STARTING)).take_over_from == 1
+
+
 async def test_a_superseded_source_is_told_to_stop(world: World) -> None:
     source = await world.run_a_job()
     await finish_a_move(world, source)

@@ -173,9 +173,15 @@ class Supervisor:
         with self._changed:
             return self._exit_codes.get(name)
 
-    def log_of(self, name: str) -> Path:
-        """Return where `name` writes its output."""
-        return self._logs[name]
+    def wait(self, name: str, *, timeout_seconds: float) -> int | None:
+        """Return the exit code of `name` as soon as it ends, or None if it has not ended by then."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._lost or name in self._exit_codes, timeout_seconds)
+            return self._exit_codes.get(name)
+
+    def failure(self, what: str, *names: str) -> ProcessFailed:
+        """Return the error that says `what` went wrong, with the ends of these processes' logs."""
+        return ProcessFailed(f"{what}{_tails([self._logs[name] for name in names])}")
 
     def wait_until(
         self,
@@ -200,7 +206,7 @@ class Supervisor:
                 if not self.alive(name):
                     code = self.exit_code(name)
                     ending = "was lost with its supervisor" if code is None else f"ended with code {code}"
-                    raise ProcessFailed(f"{name} {ending} before: {what}{_tails([self._logs[name]])}")
+                    raise self.failure(f"{name} {ending} before: {what}", name)
             if time.monotonic() > deadline:
                 logs = [self._logs[name] for name in needs] if suspects is None else suspects()
                 raise ProcessFailed(f"not within {timeout_seconds:g} s: {what}{_tails(logs)}")

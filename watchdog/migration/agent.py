@@ -127,9 +127,10 @@ def _facts_of_source(report: AgentReport, migration: Migration) -> tuple[Fact, .
     checkpoint = report.checkpoint
     if checkpoint is None or migration.step_state(StepName.SAVE_CHECKPOINT) is not StepState.RUNNING:
         return ()
-    # A periodic checkpoint that happens to be the newest is not the one this migration waits for, unless training has stopped on it.
-    last_one = checkpoint.reason == "notice" or report.phase is Phase.STOPPED
-    return (CheckpointCommitted(at=report.received_at, checkpoint=checkpoint, source_step=report.step),) if last_one else ()
+    # Only the checkpoint on which training has stopped is the one this migration waits for: an earlier one would cost its later steps.
+    if report.phase is not Phase.STOPPED:
+        return ()
+    return (CheckpointCommitted(at=report.received_at, checkpoint=checkpoint, source_step=report.step),)
 
 
 def _facts_of_replacement(report: AgentReport, instance_id: InstanceId, job: Job) -> tuple[Fact, ...]:

@@ -322,7 +322,7 @@ class Checkpointer:
             if self._is_asked_to(Desired.SAVE):
                 return SaveReason.REQUESTED
             if self._rebalance_pending:
-                return SaveReason.NOTICE
+                return SaveReason.REQUESTED
         seconds = self._settings.checkpoint_seconds
         return SaveReason.PERIODIC if age >= (min(seconds, _RETRY_PERIODIC_SECONDS) if saver.error else seconds) else None
 
