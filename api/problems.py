@@ -64,7 +64,9 @@ class FieldFault(BaseModel):
 class Problem(BaseModel):
     """An error, as RFC 9457 describes it."""
 
-    type: str = Field(description="Which kind of problem; docs/problems.md lists them.", examples=["urn:spot-watchdog:problem:job-rejected"])
+    type: str = Field(
+        description="Which kind of problem; docs/problems.md lists them.", examples=["urn:spot-watchdog:problem:job-rejected"]
+    )
     title: str = Field(description="The kind of problem in words; the same for every occurrence.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened here, for people; do not parse it.")

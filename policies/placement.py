@@ -19,8 +19,8 @@ def rank(
     """Return the pools to try, best first, and the reasons that concern the list as a whole.
 
     Order: Spot before On-Demand; then pools that are quiet before the one being left, those that lost an instance and those that refused
-    a launch within the cool-down; then the cheapest, an unknown price last; then the user's favourite type; then the name, so that equal
-    pools always rank alike. Left out: what the job does not allow, and markets whose quota is known to be full.
+    a launch within the cool-down; then the cheapest, an unknown price last; then the user's favourite type; then another zone than the one
+    being left; then the name, so that equal pools always rank alike. Left out: what the job does not allow, and markets whose quota is known to be full.
 
     Args:
         view: what is known of the market.
@@ -46,12 +46,13 @@ def _allows(job: JobSnapshot, offer: Offer) -> bool:
     )
 
 
-def _order(offer: Offer, job: JobSnapshot, *, leaving: CapacityPool | None, now: datetime) -> tuple[bool, int, float, int, str]:
+def _order(offer: Offer, job: JobSnapshot, *, leaving: CapacityPool | None, now: datetime) -> tuple[bool, int, float, int, bool, str]:
     return (
         offer.pool.market is Market.ON_DEMAND,
         _trouble(offer, leaving=leaving, now=now),
         offer.price_per_hour if offer.price_per_hour is not None else _FAR,
         job.instance_types.index(offer.pool.instance_type),
+        leaving is not None and offer.pool.availability_zone_id == leaving.availability_zone_id,
         offer.pool.availability_zone_id,
     )
 

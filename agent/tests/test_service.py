@@ -168,7 +168,7 @@ def test_a_recommendation_is_saved_for_and_trained_through(first_launch, service
 
         assert wait_for(saved, "a checkpoint after the recommendation")
         checkpointer.finish()
-    assert {report["checkpoint"]["reason"] for report in service.reports if report["checkpoint"]} == {"notice", "final"}
+    assert {report["checkpoint"]["reason"] for report in service.reports if report["checkpoint"]} == {"requested", "final"}
 
 
 def test_a_requested_save_is_done_once_per_generation(first_launch, service, folder):

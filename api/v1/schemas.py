@@ -190,6 +190,7 @@ class AttemptOut(BaseModel):
 
     number: int
     pool: PoolOut
+    why: str = Field(description="Why this pool, with what the pools before it answered.")
     state: str
     instance_id: str | None
     intended_at: datetime
@@ -247,6 +248,7 @@ class MigrationOut(BaseModel):
                 AttemptOut(
                     number=each.number,
                     pool=PoolOut.of(each.target.pool),
+                    why=each.target.why,
                     state=each.state,
                     instance_id=each.instance_id,
                     intended_at=each.intended_at,

@@ -97,6 +97,12 @@ def test_on_demand_is_used_only_if_the_job_allows_it_and_after_every_spot_pool()
     assert zones(both) == ["use1-az2", "use1-az1"]
 
 
+def test_of_equal_pools_the_one_in_another_zone_comes_first() -> None:
+    both = (Market.SPOT, Market.ON_DEMAND)
+    offers = (offer(1, None, market=Market.ON_DEMAND), offer(2, None, market=Market.ON_DEMAND))
+    assert zones(balanced.decide(view(*offers), job(at=pool(1), markets=both), NOTICE, now=NOW)) == ["use1-az2", "use1-az1"]
+
+
 def test_nowhere_to_go_parks_with_the_reason() -> None:
     decision = balanced.decide(view(offer(1, 0.4, headroom_vcpus=0)), job(), FirstLaunch(), now=NOW)
     assert isinstance(decision, Park)

@@ -218,6 +218,9 @@ async def test_a_full_spot_quota_goes_to_on_demand_after_one_refusal(world: Worl
     await world.jobs.register(SPEC, principal="operator", idempotency_key="key-1")
     await world.work()
     assert [pool(1), pool(1, Market.ON_DEMAND)] == [call.pool for call in world.cloud.calls]
+    attempt = (await world.store.migrations())[0].attempt
+    assert attempt is not None
+    assert "full quota of family G (MaxSpotInstanceCountExceeded)" in attempt.target.why
 
 
 async def test_e01_no_capacity_anywhere_parks_tells_once_and_tries_again(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from watchdog.errors import LaunchScope
@@ -135,7 +135,23 @@ def _launching(migration: Migration, now: datetime) -> tuple[Action, ...]:
     target = next_target(migration)
     if target is None:
         return (GiveUpLaunching(why=_why_exhausted(migration)),)
-    return (IntendLaunch(number=len(migration.attempts) + 1, target=target),)
+    return (IntendLaunch(number=len(migration.attempts) + 1, target=replace(target, why=target.why + _after_refusals(migration))),)
+
+
+def _after_refusals(migration: Migration) -> str:
+    """Return what the refusals of this round add to the reason for the next target: nobody should have to guess why it is not the first."""
+    refused = [attempt for attempt in migration.attempts if attempt.number > migration.round_start and attempt.code]
+    if not refused:
+        return ""
+    return "; before it: " + ", ".join(f"{attempt.target.pool} {_said(attempt)}" for attempt in refused)
+
+
+def _said(attempt: Attempt) -> str:
+    if attempt.state is AttemptState.LOST:
+        return f"was lost ({attempt.code})"
+    if attempt.scope is LaunchScope.FAMILY:
+        return f"met a full quota of family {attempt.target.quota_family} ({attempt.code}), which no other zone can help"
+    return f"refused ({attempt.code})"
 
 
 def _why_exhausted(migration: Migration) -> str:

@@ -13,10 +13,10 @@ from pathlib import Path
 from rich.console import Console
 
 from watchdog.cli.demo.evidence import Outcome, measure
-from watchdog.cli.demo.play import Play
+from watchdog.cli.demo.play import Play, job_for
 from watchdog.cli.demo.scenarios import SCENARIOS, Scenario
 from watchdog.cli.demo.summary import broken_claims, summary
-from watchdog.cli.demo.world import Digits, World, open_world
+from watchdog.cli.demo.world import World, open_world
 from watchdog.emulator.processes import ProcessFailed, leftovers
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -48,7 +48,7 @@ def _demo(scenario: Scenario, options: argparse.Namespace, console: Console) -> 
     with open_world(say=say, arrange=scenario.arrange, keep=options.keep) as world:
         run_dir = world.run_dir
         ready = time.monotonic()
-        evidence = Play(world, scenario, Digits(), console, notice_seconds=options.notice_seconds).run()
+        evidence = Play(world, scenario, job_for(options.notice_seconds), console, notice_seconds=options.notice_seconds).run()
         outcome = replace(measure(scenario.name, evidence), demo_after_setup_s=round(time.monotonic() - ready, 1))
         console.print(summary(scenario, evidence, outcome, notice_seconds=options.notice_seconds))
         if options.keep:

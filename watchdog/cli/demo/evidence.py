@@ -74,11 +74,10 @@ class Evidence:
 
     @property
     def why(self) -> str:
-        """Why the replacement stands where it stands, in the service's words, and who refused before."""
-        pool = pool_of(self.replacement)
-        targets = [str(target["why"]) for target in self.migration["targets"] if pool_of(target["pool"]) == pool]
-        refusals = [f"{pool_of(each['pool'])} refused: {each['code']}" for each in self.migration["replacements"] if each["code"]]
-        return "; ".join(dict.fromkeys([*targets, *self.migration["reasons"], *refusals]))
+        """Why the replacement stands where it stands, in the service's words."""
+        attempts = self.migration["replacements"]
+        won = [str(each["why"]) for each in attempts if each["instance_id"] == self.replacement["instance_id"]]
+        return "; ".join([*won, *self.migration["reasons"]])
 
     def _first(self, *, kinds: frozenset[str] | set[str], instance_id: str) -> datetime | None:
         return next((entry.at for entry in self.entries if entry.kind in kinds and entry.instance_id == instance_id), None)

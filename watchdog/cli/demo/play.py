@@ -15,7 +15,7 @@ from watchdog.cli.demo.evidence import Evidence, manifest_writes
 from watchdog.cli.demo.scenarios import Scenario, Strike, decision_kinds
 from watchdog.cli.demo.steplog import StepLog, read_step_log
 from watchdog.cli.demo.timeline import Timeline
-from watchdog.cli.demo.world import Digits, World
+from watchdog.cli.demo.world import STEP_MILLISECONDS, Digits, World
 
 STRIKE_AT_STEP = 150
 _LOOK_EVERY_SECONDS = 0.4
@@ -23,6 +23,11 @@ _START_SECONDS = 60.0
 _TRAIN_SECONDS = 120.0
 _TELL_SECONDS = 15.0
 _END_IS_TOLD_SECONDS = 1.0
+
+
+def job_for(notice_seconds: float) -> Digits:
+    """Return a job that trains on for the whole notice after it was struck, so that it is still there when the source is taken back."""
+    return Digits(steps=STRIKE_AT_STEP + round(notice_seconds * 1000 / STEP_MILLISECONDS))
 
 
 class Play:
@@ -75,8 +80,12 @@ class Play:
                 "the source is taken back", lambda: self._instance(0)["state"] == "terminated", self._notice_seconds + _START_SECONDS
             )
             alive = len(world.alive_of(self._job_id))
-            self._wait("the job finishes", lambda: self._log(1).finished is not None, _TRAIN_SECONDS)
-            self._wait("the uninterrupted run finishes", lambda: read_step_log(reference).finished is not None, _TRAIN_SECONDS)
+            self._wait("the job finishes", lambda: self._log(1).finished is not None, self._notice_seconds + _TRAIN_SECONDS)
+            self._wait(
+                "the uninterrupted run finishes",
+                lambda: read_step_log(reference).finished is not None,
+                self._notice_seconds + _TRAIN_SECONDS,
+            )
             self._wait("Slack and the scheduler are told", self._all_told, _TELL_SECONDS)
         self._timeline.advance()
         return self._evidence(reference, alive)

@@ -24,7 +24,6 @@ from watchdog.emulator.processes import Supervisor
 from watchdog.emulator.valkey import ValkeyServer, free_port, start_valkey
 
 INSTANCE_TYPE = "g5.xlarge"
-INSTANCE_VCPUS = 4
 SPOT_QUOTA_CODE = "L-3819A6DF"
 """All G and VT Spot Instance Requests, in vCPUs (Service Quotas)."""
 SPOT_QUOTA_VCPUS = 4.0
@@ -34,6 +33,8 @@ ZONE_IDS = ("use1-az1", "use1-az2", "use1-az4", "use1-az6")
 """Where the account has subnets, the cheapest pool first."""
 DEPLOYMENT = "demo"
 CHECKPOINT_SECONDS = 4
+STEP_MILLISECONDS = 40
+"""What a step of the demo's job takes at least, as on a GPU."""
 _FIRST_PRICE = 0.40
 _PRICE_STEP = 0.03
 _READY_SECONDS = 60.0
@@ -45,8 +46,8 @@ _STEP_LOG = "steps.jsonl"
 class Digits:
     """The training job: a small classifier of handwritten digits."""
 
-    steps: int = 600
-    step_milliseconds: int = 40
+    steps: int
+    step_milliseconds: int = STEP_MILLISECONDS
     seed: int = 7
 
     def command(self, *extra: str, log: str, step_milliseconds: int | None = None) -> list[str]:
