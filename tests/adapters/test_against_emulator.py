@@ -29,7 +29,7 @@ from watchdog.errors import CheckpointStoreUnsuitable, CloudUnavailable, LaunchR
 from watchdog.ids import JobId
 from watchdog.notices.eventbridge import parse
 from watchdog.notices.model import SpotInterruptionNotice
-from watchdog.ports import InstanceState, LaunchRequest
+from watchdog.ports import InstanceState, LaunchRequest, QuotaReading
 
 DEPLOYMENT = "demo"
 
@@ -125,12 +125,17 @@ async def test_an_empty_pool_is_one_call_and_closes_only_the_pool(world: World) 
 
 async def test_a_full_quota_closes_the_family_and_is_seen_beforehand(world: World) -> None:
     quotas = AwsQuotas(world.aws, InstanceTypes(world.aws))
-    world.control("PUT", "quotas/L-3819A6DF", {"value": 4})
+
+    async def spot() -> QuotaReading:
+        return next(each for each in await quotas.read() if (each.family, each.market) == ("G", Market.SPOT))
+
+    before = (await spot()).used_vcpus  # other tests' instances may still run
+    assert before is not None
+    world.control("PUT", "quotas/L-3819A6DF", {"value": before + 4})
     try:
         await world.compute.launch(world.request(pool()))
-        readings = {(each.family, each.market): each for each in await quotas.read()}
-        spot = readings["G", Market.SPOT]
-        assert (spot.limit_vcpus, spot.used_vcpus, spot.headroom_vcpus) == (4, 4, 0)
+        full = await spot()
+        assert (full.limit_vcpus, full.used_vcpus, full.headroom_vcpus) == (before + 4, before + 4, 0)
         with pytest.raises(LaunchRefused) as refused:
             await world.compute.launch(world.request(pool("use1-az1")))
         assert refused.value.scope is LaunchScope.FAMILY

@@ -186,7 +186,7 @@ async def test_the_url_is_in_no_log_error_or_repr_i06(
 ) -> None:
     receiver.answer = lambda _sent: reply or Reply(200, b"", {"Content-Length": "10"})
     seen = [repr(slack), repr(vars(slack))]
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, logger="httpx2"):
         try:
             await slack.send(message())
         except DeliveryFailed as error:
