@@ -14,6 +14,13 @@ from watchdog.emulator.processes import Supervisor
 from watchdog.emulator.valkey import ValkeyServer, start_valkey
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a module's tests in one worker, since they share what its fixtures start; the demos share nothing and are spread."""
+    for item in items:
+        if "e2e" not in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def supervisor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervisor]:
     """Start processes that end with the tests, whatever ends those."""

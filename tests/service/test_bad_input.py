@@ -14,8 +14,6 @@ from mypy_boto3_sqs import SQSClient
 from tests.service.conftest import eventually
 from watchdog.cli.demo.world import World
 
-pytestmark = pytest.mark.xdist_group("service-input")
-
 IDLE = ["sleep", "1000"]
 
 

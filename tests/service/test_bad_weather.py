@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 
 import httpx2
-import pytest
 
 from tests.service.conftest import eventually
 from watchdog.cli.demo.world import World
 from watchdog.emulator.processes import tail
 from watchdog.emulator.valkey import free_port, server_binary
-
-pytestmark = pytest.mark.xdist_group("service-weather")
 
 SERVE = ["-m", "watchdog.cli", "serve"]
 
