@@ -13,7 +13,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from watchdog.errors import CheckpointStoreUnavailable, CloudUnavailable, JobRejected, NotFound, StoreUnavailable, VersionConflict
+from watchdog.errors import (
+    CheckpointStoreUnavailable,
+    CheckpointStoreUnsuitable,
+    CloudUnavailable,
+    JobRejected,
+    NotFound,
+    StoreUnavailable,
+    VersionConflict,
+)
 from watchdog.services.jobs import IdempotencyKeyReused
 
 log = logging.getLogger(__name__)
@@ -48,6 +56,7 @@ PROBLEMS = (
     ProblemType("busy", 409, "The job is being changed by somebody else; try again", VersionConflict, 1),
     ProblemType("store-unavailable", 503, "The working record (Redis) does not answer", StoreUnavailable, 1),
     ProblemType("checkpoint-store-unavailable", 503, "The checkpoint store does not answer", CheckpointStoreUnavailable, 1),
+    ProblemType("checkpoint-store-unsuitable", 503, "The checkpoint store cannot fence jobs", CheckpointStoreUnsuitable),
     ProblemType("cloud-unavailable", 503, "AWS does not answer or throttles", CloudUnavailable, 1),
     ProblemType("not-ready", 503, "The service is not ready", None, 1),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import assert_never
 
 from policies.model import (
@@ -25,9 +25,6 @@ from policies.placement import rank
 
 NAME = "balanced"
 VERSION = 1
-
-PARK_FOR = timedelta(seconds=30)
-"""How long to wait before the market is looked at again when no pool is left."""
 
 
 def decide(view: MarketView, job: JobSnapshot, signal: Signal, *, now: datetime) -> Decision:
@@ -53,16 +50,18 @@ def decide(view: MarketView, job: JobSnapshot, signal: Signal, *, now: datetime)
             )
         case FirstLaunch():
             targets, reasons = rank(view, job, leaving=None, now=now)
-            return Launch(targets=targets, reasons=reasons) if targets else _park(reasons, now)
+            return Launch(targets=targets, reasons=reasons) if targets else _park(reasons)
         case InterruptionNoticed() | SourceLost() | MoveRequested():
             targets, reasons = rank(view, job, leaving=job.pool, now=now)
             if isinstance(signal, MoveRequested):
                 targets = tuple(target for target in targets if target.pool != job.pool)
-            return Migrate(targets=targets, reasons=reasons) if targets else _park(reasons, now)
+            return Migrate(targets=targets, reasons=reasons) if targets else _park(reasons)
         case _:
             assert_never(signal)
 
 
-def _park(reasons: tuple[Reason, ...], now: datetime) -> Park:
-    nowhere = Reason(code="no_pool", text="no pool that the job allows has room in its quota")
-    return Park(until=now + PARK_FOR, reasons=(*reasons, nowhere))
+def _park(reasons: tuple[Reason, ...]) -> Park:
+    nowhere = Reason(
+        code="no_pool", text="of the types, zones and markets that the job allows, none is on offer in our subnets with room in its quota"
+    )
+    return Park(reasons=(*reasons, nowhere))

@@ -159,9 +159,8 @@ class Migrate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park:
-    """Nowhere to go: keep the checkpoint and look again at `until`."""
+    """Nowhere to go: keep the checkpoint and look again later; the migration says when."""
 
-    until: datetime
     reasons: tuple[Reason, ...]
 
 

@@ -98,7 +98,7 @@ async def bootstrap(settings: Settings) -> AsyncIterator[App]:
         aws = await stack.enter_async_context(open_aws(AwsConfig(region=settings.aws_region, endpoint_url=settings.aws_endpoint_url)))
         # One try per call: the loops try again, and say so; a call that hides three tries makes two minutes short.
         redis = Redis.from_url(
-            settings.redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS, retry=Retry(NoBackoff(), 1)
+            settings.redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS, retry=Retry(NoBackoff(), 0)
         )
         stack.push_async_callback(redis.aclose)
         announcers = _announcers(settings, clock, stack)
@@ -142,10 +142,12 @@ async def bootstrap(settings: Settings) -> AsyncIterator[App]:
             market=market,
             quotas=AwsQuotas(aws, instance_types),
             ingest=ingest,
+            migrate=migrate,
             clock=clock,
             telemetry=telemetry,
+            deployment=settings.deployment,
         )
-        sweep = SweepService(store=store, compute=compute, clock=clock, telemetry=telemetry)
+        sweep = SweepService(store=store, compute=compute, heads=heads, clock=clock, telemetry=telemetry)
         worker = Worker(
             store=store,
             inbox=inbox,
@@ -163,6 +165,7 @@ async def bootstrap(settings: Settings) -> AsyncIterator[App]:
                 PeriodicJob(name="market", every_seconds=settings.market_poll_seconds, run=observe.pools),
                 PeriodicJob(name="quotas", every_seconds=settings.quota_poll_seconds, run=observe.quotas),
                 PeriodicJob(name="silent_instances", every_seconds=settings.silence_check_seconds, run=observe.silent_instances),
+                PeriodicJob(name="stranded_jobs", every_seconds=settings.silence_check_seconds, run=observe.stranded_jobs),
                 PeriodicJob(name="sweep", every_seconds=settings.sweep_seconds, run=sweep.sweep),
                 PeriodicJob(name="checkpoint_store", every_seconds=5, run=readiness.check_checkpoint_store),
             ),
@@ -173,7 +176,13 @@ async def bootstrap(settings: Settings) -> AsyncIterator[App]:
             clock=clock,
             store=store,
             jobs=JobService(
-                store=store, heads=heads, market=market, migrate=migrate, clock=clock, launch_templates=settings.launch_templates
+                store=store,
+                heads=heads,
+                market=market,
+                migrate=migrate,
+                clock=clock,
+                launch_templates=settings.launch_templates,
+                ready=readiness.check_checkpoint_store,
             ),
             agents=AgentService(
                 store=store, ingest=ingest, migrate=migrate, clock=clock, telemetry=telemetry, deployment=settings.deployment

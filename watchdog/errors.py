@@ -4,7 +4,6 @@ WatchdogError
 ├── SettingsInvalid            start-up: one or more settings cannot be used
 ├── StoreUnavailable           Redis does not answer
 ├── VersionConflict            somebody else wrote this record first
-├── AlreadyExists              a record of that id is there
 ├── NotFound                   no such record
 ├── CheckpointStoreUnsuitable  the object store ignores conditional writes
 ├── CheckpointStoreUnavailable the object store does not answer
@@ -35,10 +34,6 @@ class StoreUnavailable(WatchdogError):
 
 class VersionConflict(WatchdogError):
     """Somebody else changed this record first: load it again and decide again."""
-
-
-class AlreadyExists(WatchdogError):
-    """A record of that id exists."""
 
 
 class NotFound(WatchdogError):

@@ -21,9 +21,6 @@ class Ids(Protocol):
     def new(self, prefix: str) -> str:
         """Return `prefix_` and 20 random characters (100 bits)."""
 
-    def secret(self, prefix: str) -> str:
-        """Return `prefix_` and 43 random characters (256 bits), for tokens."""
-
 
 class RandomIds:
     """Ids from the operating system's randomness."""
@@ -31,7 +28,3 @@ class RandomIds:
     def new(self, prefix: str) -> str:
         """Return `prefix_` and 20 random characters (100 bits)."""
         return f"{prefix}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
-
-    def secret(self, prefix: str) -> str:
-        """Return `prefix_` and 43 random characters (256 bits), for tokens."""
-        return f"{prefix}_{secrets.token_urlsafe(32)}"

@@ -285,7 +285,10 @@ class Store(Protocol):
         """Return a job. Raises NotFound."""
 
     async def jobs(self) -> Sequence[Job]:
-        """Return all jobs, newest first."""
+        """Return the newest jobs, newest first."""
+
+    async def active_jobs(self) -> Sequence[Job]:
+        """Return every job that is not over, however old."""
 
     async def owner_of(self, instance_id: InstanceId) -> JobId | None:
         """Return the job that this instance was started for, or None: it is not ours."""
@@ -294,7 +297,10 @@ class Store(Protocol):
         """Return a migration. Raises NotFound."""
 
     async def migrations(self, job_id: JobId | None = None) -> Sequence[Migration]:
-        """Return migrations, newest first."""
+        """Return the newest migrations, newest first."""
+
+    async def open_migrations(self, job_id: JobId) -> Sequence[Migration]:
+        """Return every migration of a job that is not closed."""
 
     async def due(self, now: datetime) -> Sequence[MigrationId]:
         """Return the migrations to be looked at now, the longest due first."""

@@ -7,7 +7,7 @@ import json
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from watchdog.errors import SettingsInvalid
@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     """The SQS queue that the EventBridge rules write to."""
     checkpoint_store: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{2,62}(/.*)?$")]
     """Where checkpoints go: `s3://bucket` or `s3://bucket/prefix`."""
-    launch_templates: NameList
+    launch_templates: Annotated[NameList, Field(min_length=1)]
     """Ids or names of the EC2 launch templates that jobs may use. A job runs with its template's role."""
     subnets: NameList = ()
     """Ids of the subnets to launch in; empty: the default subnet of every zone."""
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     """An incoming webhook of Slack; the URL is a secret."""
     scheduler_webhook_url: HttpUrl | None = None
     """Where the scheduler hears of addresses and moves."""
-    scheduler_webhook_secret: SecretStr | None = None
+    scheduler_webhook_secret: Annotated[SecretStr | None, Field(validate_default=True)] = None
     """`whsec_…`: signs the scheduler's webhook."""
     silence_check_seconds: Annotated[float, Field(gt=0, le=600)] = 5
     """Seconds between looks at instances whose agents fell silent."""
@@ -96,13 +96,12 @@ class Settings(BaseSettings):
     sweep_seconds: Annotated[float, Field(ge=1, le=86400)] = 30
     """Seconds between comparisons of the cloud with our records."""
 
-    @model_validator(mode="after")
-    def _goes_together(self) -> Settings:
-        if self.scheduler_webhook_url and not self.scheduler_webhook_secret:
-            raise ValueError(f"{PREFIX}SCHEDULER_WEBHOOK_SECRET is needed with {PREFIX}SCHEDULER_WEBHOOK_URL")
-        if not self.launch_templates:
-            raise ValueError(f"{PREFIX}LAUNCH_TEMPLATES must name at least one launch template")
-        return self
+    @field_validator("scheduler_webhook_secret", mode="after")
+    @classmethod
+    def _goes_with_its_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None and info.data.get("scheduler_webhook_url"):
+            raise ValueError(f"is needed with {PREFIX}SCHEDULER_WEBHOOK_URL")
+        return value
 
     @property
     def listens_on_loopback(self) -> bool:

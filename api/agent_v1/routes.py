@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 
 from api.auth import AgentOf, Service
 from api.problems import Superseded, responses
+from watchdog.errors import StoreUnavailable, VersionConflict
 from watchdog.ids import Incarnation, InstanceId
 from watchdog.migration.agent import AgentReport, Desired, Phase
 from watchdog.migration.model import CheckpointRef
@@ -17,6 +18,15 @@ from watchdog.migration.model import CheckpointRef
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
 
 PROTOCOL = 1
+_CHARACTERS = 4000
+
+
+def _cut(value: Any) -> Any:
+    """Shorten a long text: a report is the whole truth about an agent and must not be lost over the length of an error."""
+    return f"{value[:_CHARACTERS]} …" if isinstance(value, str) and len(value) > _CHARACTERS else value
+
+
+Said = Annotated[str, BeforeValidator(_cut)]
 
 
 class CheckpointIn(BaseModel):
@@ -44,12 +54,12 @@ class ReportIn(BaseModel):
     fencing_token: Annotated[int, Field(ge=0)] | None = None
     step: Annotated[int, Field(ge=0)] | None = None
     resumed_from_step: Annotated[int, Field(ge=0)] | None = None
-    notices: Annotated[list[dict[str, Any]], Field(max_length=100)] = []
+    notices: list[dict[str, Any]] = []
     checkpoint: CheckpointIn | None = None
     handled_generation: Annotated[int, Field(ge=0)] = 0
-    save_error: Annotated[str, Field(max_length=10000)] | None = None
+    save_error: Said | None = None
     metadata: Literal["watching", "blind", "absent"] = "absent"
-    message: Annotated[str, Field(max_length=10000)] | None = None
+    message: Said | None = None
     sent_at: AwareDatetime
 
 
@@ -74,7 +84,11 @@ async def put_report(
     body: ReportIn, app: Service, job_id: AgentOf, incarnation: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 ) -> DirectiveOut:
     """Take one report. It may come as often as the agent likes; the same report twice is no news."""
-    directive, superseded = await app.agents.report(_report(body, job_id, incarnation, received_at=app.clock.now()))
+    try:
+        directive, superseded = await app.agents.report(_report(body, job_id, incarnation, received_at=app.clock.now()))
+    except VersionConflict as error:
+        # To an agent a 409 means that it has lost the job; this only means: say it again.
+        raise StoreUnavailable(str(error)) from error
     if superseded:
         raise Superseded("another instance owns this job: stop training and do not write")
     return DirectiveOut(

@@ -28,7 +28,13 @@ JobFilter = Annotated[str | None, Query(description="Only what concerns this job
     summary="Register a job and launch it",
     status_code=status.HTTP_201_CREATED,
     responses=responses(
-        *_COMMON, "idempotency-key-missing", "idempotency-key-reused", "job-rejected", "validation-failed", "checkpoint-store-unavailable"
+        *_COMMON,
+        "idempotency-key-missing",
+        "idempotency-key-reused",
+        "job-rejected",
+        "validation-failed",
+        "checkpoint-store-unavailable",
+        "checkpoint-store-unsuitable",
     ),
 )
 async def register_job(

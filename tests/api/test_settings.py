@@ -41,10 +41,19 @@ def test_all_faults_are_reported_at_once_by_the_names_of_their_variables(environ
     environment.setenv("SPOT_WATCHDOG_PORT", "eighty")
     environment.setenv("SPOT_WATCHDOG_CHECKPOINT_STORE", "ftp://bucket")
     environment.setenv("SPOT_WATCHDOG_REDIS_URL", "localhost")
+    environment.setenv("SPOT_WATCHDOG_LAUNCH_TEMPLATES", "")
+    environment.setenv("SPOT_WATCHDOG_SCHEDULER_WEBHOOK_URL", "https://scheduler.example/hook")
     with pytest.raises(SettingsInvalid) as refused:
         load_settings()
     said = str(refused.value)
-    for name in ("QUEUE_URL: is not set", "PORT: ", "CHECKPOINT_STORE: ", "REDIS_URL: must be a redis://"):
+    for name in (
+        "QUEUE_URL: is not set",
+        "PORT: ",
+        "CHECKPOINT_STORE: ",
+        "REDIS_URL: must be a redis://",
+        "LAUNCH_TEMPLATES: ",
+        "SCHEDULER_WEBHOOK_SECRET: ",
+    ):
         assert f"SPOT_WATCHDOG_{name}" in said
 
 
@@ -67,7 +76,7 @@ def test_an_unreadable_list_is_a_fault_with_a_name(environment: pytest.MonkeyPat
 
 def test_an_empty_allow_list_is_refused(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SPOT_WATCHDOG_LAUNCH_TEMPLATES", "[]")
-    with pytest.raises(SettingsInvalid, match="at least one launch template"):
+    with pytest.raises(SettingsInvalid, match="LAUNCH_TEMPLATES"):
         load_settings()
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from policies.model import Market
-from tests.services.world import SPEC, World, pool
+from tests.services.world import SPEC, Crash, Silence, World, pool
 from watchdog.adapters.redis.store import RedisStore
 from watchdog.errors import JobRejected, LaunchScope
 from watchdog.ids import InstanceId
@@ -16,6 +18,8 @@ from watchdog.migration.agent import Desired, Phase
 from watchdog.migration.model import Cause, JobState
 from watchdog.migration.saga import MigrationState
 from watchdog.notices.model import Channel, InstanceStateChange, InterruptionAction, RebalanceRecommendation, SpotInterruptionNotice
+from watchdog.ports import Message
+from watchdog.services.announce import AnnounceService
 from watchdog.services.ingest import Outcome
 from watchdog.services.jobs import IdempotencyKeyReused
 
@@ -258,6 +262,7 @@ async def test_e28_a_configuration_error_blocks_the_job_after_one_call(world: Wo
 async def test_a_rebalance_recommendation_asks_for_one_save_and_moves_nothing(world: World) -> None:
     source = await world.run_a_job()
     notice = RebalanceRecommendation(instance_id=InstanceId(source), noticed_at=world.clock.now(), channel=Channel.EVENT_BRIDGE)
+    assert (await world.report(source, Phase.TRAINING, fencing_token=1, step=4)).desired is Desired.RUN
     assert await world.ingest.handle(notice) is Outcome.ACTED
     assert await world.ingest.handle(notice) is Outcome.KNOWN
     asked = await world.report(source, Phase.TRAINING, fencing_token=1, step=5)
@@ -372,7 +377,185 @@ async def test_agents_tokens_fit_their_own_job_only(world: World) -> None:
     assert not world.environment.accepts(type(world.job_id)("job_other"), token)
 
 
-def changed(**fields: Any) -> Any:
-    from dataclasses import replace
+async def test_a_lost_record_does_not_make_orphans_of_running_instances(world: World, redis: Redis) -> None:
+    source = await world.run_a_job()
+    world.clock.advance(600)
+    await redis.flushall()
+    await world.sweep.sweep()
+    world.heads.deaf = True
+    await world.sweep.sweep()
+    assert world.cloud.alive == [source]
 
+
+async def test_a_job_that_no_record_and_no_register_knows_is_an_orphan(world: World) -> None:
+    await world.run_a_job()
+    request = replace(world.cloud.calls[0], client_token="stray", tags={"spot-watchdog:job-id": "job_unheard_of"})
+    stray = await world.cloud.launch(request)
+    world.clock.advance(121)
+    await world.sweep.sweep()
+    assert stray.instance_id not in world.cloud.alive
+
+
+async def test_a_crash_between_closing_a_migration_and_opening_the_next_is_mended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = await world.run_a_job()
+    await world.report(source, Phase.STOPPED, fencing_token=1, step=9, notices=(world.notice(),), checkpoint=world.checkpoint(9, 1))
+    first = next(each for each in world.cloud.alive if each != source)
+    await world.report(first, Phase.STARTING)
+    await world.report(first, Phase.STARTING)
+
+    async def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.migrate, "open", crash)
+        with pytest.raises(Crash):
+            await world.ingest.handle(ended(world, first))
+    world.start()
+    assert (await world.store.job(world.job_id)).migration_id is None
+    await world.observe.stranded_jobs()
+    await world.work()
+    job = await world.store.job(world.job_id)
+    assert (job.state, job.migration_id is None) == (JobState.MOVING, False)
+
+
+async def test_old_jobs_are_looked_after_however_many_came_later(world: World) -> None:
+    source = await world.run_a_job()
+    world.cloud.refusals = dict.fromkeys(world.market.prices, ("InsufficientInstanceCapacity", LaunchScope.POOL))
+    for number in range(205):
+        await world.jobs.register(SPEC, principal="operator", idempotency_key=f"later-{number}")
+    assert world.job_id not in {job.job_id for job in await world.store.jobs()}
+    world.cloud.end(InstanceId(source))
+    world.clock.advance(11)
+    await world.observe.silent_instances()
+    assert (await world.store.job(world.job_id)).state is JobState.MOVING
+
+
+async def test_a_process_that_was_stopped_though_nobody_asked_goes_on_elsewhere(world: World) -> None:
+    source = await world.run_a_job()
+    await world.report(source, Phase.STOPPED, fencing_token=1, step=77, checkpoint=world.checkpoint(77, 1))
+    replacement = next(each for each in world.cloud.alive if each != source)
+    await world.boot(replacement, resumed_from=77)
+    world.clock.advance(121)
+    await world.sweep.sweep()
+    assert world.cloud.alive == [replacement]
+
+
+async def test_silence_on_a_living_instance_is_told_once_and_taken_back(world: World) -> None:
+    source = await world.run_a_job()
+    await world.told()
+    for _ in range(3):
+        world.clock.advance(601)
+        await world.observe.silent_instances()
+    job = await world.store.job(world.job_id)
+    assert (job.state, job.silent) == (JobState.RUNNING, True)
+    assert "job.silent" in await world.told()
+    await world.report(source, Phase.TRAINING, fencing_token=1, step=2)
+    assert not (await world.store.job(world.job_id)).silent
+    assert world.cloud.alive == [source]
+
+
+async def test_a_notice_in_the_same_report_as_the_first_steps_costs_none_of_them(world: World) -> None:
+    source = await world.run_a_job()
+    await world.report(source, Phase.STOPPED, fencing_token=1, step=9, notices=(world.notice(),), checkpoint=world.checkpoint(9, 1))
+    second = next(each for each in world.cloud.alive if each != source)
+    await world.report(second, Phase.STARTING)
+    assert (await world.report(second, Phase.STARTING)).take_over_from == 1
+    world.heads.tokens[world.job_id] = 2  # and then the service was away for five hundred steps
+    notices = (world.notice(),)
+    await world.report(second, Phase.SAVING, fencing_token=2, resumed_from_step=9, step=500, notices=notices)
+    third = next(each for each in world.cloud.alive if each not in {source, second})
+    await world.report(third, Phase.STARTING)
+    assert (await world.report(third, Phase.STARTING)).take_over_from is None, "the second is still saving"
+    saved = world.checkpoint(500, 2)
+    await world.report(second, Phase.STOPPED, fencing_token=2, resumed_from_step=9, step=500, notices=notices, checkpoint=saved)
+    await world.boot(third, resumed_from=500)
+    assert (await world.store.job(world.job_id)).fencing_token == 3
+
+
+async def test_a_replacement_noticed_after_the_pivot_may_still_save(world: World) -> None:
+    source = await world.run_a_job()
+    await world.report(source, Phase.STOPPED, fencing_token=1, step=9, notices=(world.notice(),), checkpoint=world.checkpoint(9, 1))
+    second = next(each for each in world.cloud.alive if each != source)
+    await world.report(second, Phase.STARTING)
+    await world.report(second, Phase.STARTING)
+    world.heads.tokens[world.job_id] = 2
+    await world.report(second, Phase.RESTORING, fencing_token=2, resumed_from_step=9)
+    await world.ingest.handle(event_bridge(world, second))
+    newest = (await world.store.migrations(world.job_id))[0]
+    assert (newest.cause, newest.sources[0].lost_at) == (Cause.INTERRUPTION_NOTICE, None)
+
+
+async def test_an_agent_that_boots_before_its_launch_is_recorded_waits(world: World) -> None:
+    source = await world.run_a_job()
+    world.cloud.lose_next_answer = True
+    await world.ingest.handle(event_bridge(world, source))
+    await world.work()
+    early = next(each for each in world.cloud.alive if each != source)
+    assert (await world.report(early, Phase.STARTING)).desired is Desired.WAIT
+    world.clock.advance(1)
+    await world.work()
+    assert (await world.store.migrations(world.job_id))[0].attempt_of(InstanceId(early)) is not None
+
+
+async def test_a_long_restore_is_no_failure(world: World) -> None:
+    source = await world.run_a_job()
+    await world.report(source, Phase.STOPPED, fencing_token=1, step=9, notices=(world.notice(),), checkpoint=world.checkpoint(9, 1))
+    second = next(each for each in world.cloud.alive if each != source)
+    await world.report(second, Phase.STARTING)
+    await world.report(second, Phase.STARTING)
+    for _ in range(30):
+        world.clock.advance(60)
+        await world.report(second, Phase.RESTORING, fencing_token=2, resumed_from_step=9)
+    assert second in world.cloud.alive
+
+
+async def test_only_the_owner_can_finish_a_job(world: World) -> None:
+    source = await world.run_a_job()
+    await world.ingest.handle(event_bridge(world, source))
+    await world.work()
+    replacement = next(each for each in world.cloud.alive if each != source)
+    await world.report(replacement, Phase.FINISHED, step=1)
+    assert (await world.store.job(world.job_id)).state is JobState.MOVING
+    await world.report(source, Phase.FINISHED, fencing_token=1, step=600)
+    assert (await world.store.job(world.job_id)).state is JobState.FINISHED
+    entries = await world.store.claim_messages(world.clock.now() + timedelta(seconds=1))
+    finished = next(entry.message for entry in entries if entry.message.kind == "job.finished")
+    assert finished.data["step"] == 600
+
+
+async def test_a_full_quota_that_was_read_long_ago_is_unknown(world: World) -> None:
+    full = {"family": "G", "market": "spot", "code": "L-1", "limit_vcpus": 4.0, "used_vcpus": 4.0}
+    await world.store.put_reading("quotas", world.clock.now(), [full])
+    world.clock.advance(3600)
+    await world.run_a_job()
+    assert world.cloud.calls[0].pool.market is Market.SPOT
+
+
+class Broken:
+    """An announcer with a fault of its own."""
+
+    name = "slack"
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    async def send(self, message: Message) -> None:
+        if message.kind == "job.started":
+            raise RecursionError
+        self.sent.append(message.kind)
+
+
+async def test_a_message_that_breaks_its_announcer_holds_up_no_other(world: World) -> None:
+    source = await world.run_a_job()
+    await world.report(source, Phase.FINISHED, fencing_token=1, step=600)
+    broken = Broken()
+    announce = AnnounceService(store=world.store, announcers=[broken], clock=world.clock, telemetry=Silence())
+    for _ in range(40):
+        world.clock.advance(36000)
+        await announce.deliver()
+    assert broken.sent == ["job.finished"]
+    assert await world.store.claim_messages(world.clock.now() + timedelta(days=9)) == [], "it was given up in the end"
+
+
+def changed(**fields: Any) -> Any:
     return replace(SPEC, **fields)

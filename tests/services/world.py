@@ -10,7 +10,7 @@ from typing import Any
 from policies.model import CapacityPool, Market
 from watchdog.adapters.redis.store import RedisStore
 from watchdog.clock import ManualClock
-from watchdog.errors import LaunchOutcomeUnknown, LaunchRefused, LaunchScope
+from watchdog.errors import CheckpointStoreUnavailable, LaunchOutcomeUnknown, LaunchRefused, LaunchScope
 from watchdog.ids import Incarnation, InstanceId, JobId, RandomIds
 from watchdog.migration.agent import AgentReport, Directive, Phase
 from watchdog.migration.model import CheckpointRef, JobSpec
@@ -94,6 +94,7 @@ class Heads:
     """The register of every job."""
 
     tokens: dict[JobId, int] = field(default_factory=dict)
+    deaf: bool = False
 
     async def self_test(self) -> None:
         return
@@ -102,6 +103,8 @@ class Heads:
         self.tokens.setdefault(job_id, 0)
 
     async def read(self, job_id: JobId) -> Mapping[str, Any] | None:
+        if self.deaf:
+            raise CheckpointStoreUnavailable("no route to host")
         return {"fencing_token": self.tokens[job_id]} if job_id in self.tokens else None
 
     def agent_url(self, job_id: JobId) -> str:
@@ -205,7 +208,13 @@ class World:
             deployment=self.deployment,
         )
         self.jobs = JobService(
-            store=self.store, heads=self.heads, market=self.market, migrate=self.migrate, clock=self.clock, launch_templates=["lt-1"]
+            store=self.store,
+            heads=self.heads,
+            market=self.market,
+            migrate=self.migrate,
+            clock=self.clock,
+            launch_templates=["lt-1"],
+            ready=self.heads.self_test,
         )
         self.observe = ObserveService(
             store=self.store,
@@ -213,10 +222,12 @@ class World:
             market=self.market,
             quotas=NoQuotas(),
             ingest=self.ingest,
+            migrate=self.migrate,
             clock=self.clock,
             telemetry=telemetry,
+            deployment=self.deployment,
         )
-        self.sweep = SweepService(store=self.store, compute=self.cloud, clock=self.clock, telemetry=telemetry)
+        self.sweep = SweepService(store=self.store, compute=self.cloud, heads=self.heads, clock=self.clock, telemetry=telemetry)
 
     async def work(self) -> None:
         """Drive everything that is due; a crash starts the service again, as an orchestrator would. Work takes a moment."""

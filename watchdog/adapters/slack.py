@@ -221,6 +221,10 @@ def _job_blocked(facts: _Facts) -> _Story:
     )
 
 
+def _job_silent(facts: _Facts) -> _Story:
+    return _Story(title=f"🔇 {facts.job} says nothing", sentence=f"On {facts.code('instance_id')}: {facts.text('why')}")
+
+
 def _anything(facts: _Facts) -> _Story:
     """Tell a kind that is newer than this table: clumsy, but not lost."""
     return _Story(title=f"{facts.job}: {facts.kind}", sentence=", ".join(f"{_safe(name)}: {facts.code(name)}" for name in facts.names()))
@@ -235,6 +239,7 @@ _STORIES: Mapping[str, Callable[[_Facts], _Story]] = {
     "migration.failed": _migration_failed,
     "job.finished": _job_finished,
     "job.blocked": _job_blocked,
+    "job.silent": _job_silent,
 }
 
 

@@ -47,8 +47,6 @@ def _orderly(signal_number: int, _frame: FrameType | None) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _orderly)
     async with bootstrap(settings) as service:
         server = uvicorn.Server(
             uvicorn.Config(
@@ -62,4 +60,6 @@ async def _serve(settings: Settings) -> None:
             )
         )
         async with service.running():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, _orderly)
             await server.serve()

@@ -91,7 +91,11 @@ def _desired(job: Job, migration: Migration | None, report: AgentReport) -> tupl
         return Desired.STOP, None
     if report.fencing_token is not None:
         return _desired_of_owner(job, migration, report), None
-    attempt = migration.attempt_of(report.instance_id) if migration and report.instance_id else None
+    if report.instance_id is None:
+        return Desired.WAIT, None  # its metadata is not readable yet: who it is will show
+    attempt = migration.attempt_of(report.instance_id) if migration else None
+    if migration is not None and attempt is None and migration.attempt is not None and migration.attempt.state is AttemptState.INTENDED:
+        return Desired.WAIT, None  # it may have booted before the answer of the call that launched it
     if migration is None or attempt is None or attempt.state is not AttemptState.LAUNCHED:
         # Not one of ours, or an attempt that was given up: a late boot must not take over.
         return Desired.STOP, None
@@ -104,12 +108,19 @@ def _desired_of_owner(job: Job, migration: Migration | None, report: AgentReport
     leaving = migration is not None and report.instance_id is not None and migration.has_source(report.instance_id)
     if leaving and report.phase is not Phase.STOPPED:
         return Desired.SAVE_AND_STOP
-    return Desired.SAVE if job.generation > report.handled_generation and not leaving else Desired.RUN
+    handled = max(report.handled_generation, job.member.generation if job.member else 0)
+    return Desired.SAVE if job.generation > handled and not leaving else Desired.RUN
 
 
 def is_superseded(job: Job, report: AgentReport) -> bool:
     """Return whether another instance is known to own the job. Safety rests on `HEAD`, not on this."""
     return report.fencing_token is not None and report.fencing_token < job.fencing_token
+
+
+def owns(job: Job, report: AgentReport) -> bool:
+    """Return whether the report comes from the instance that is known to own the job, under a token that is not older than ours."""
+    mine = job.member is not None and job.member.instance_id == report.instance_id
+    return mine and report.fencing_token is not None and report.fencing_token >= max(job.fencing_token, 1)
 
 
 def facts_from(report: AgentReport, job: Job, migration: Migration) -> tuple[Fact, ...]:
@@ -118,7 +129,8 @@ def facts_from(report: AgentReport, job: Job, migration: Migration) -> tuple[Fac
         return ()
     if migration.has_source(report.instance_id):
         return _facts_of_source(report, migration)
-    if migration.attempt_of(report.instance_id) is not None:
+    attempt = migration.attempt_of(report.instance_id)
+    if attempt is not None and attempt.state is AttemptState.LAUNCHED:
         return _facts_of_replacement(report, report.instance_id, job)
     return ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from watchdog.migration.model import Migration
-from watchdog.migration.saga import StepName
+from watchdog.migration.saga import StepName, StepState
 
 RECLAIM_GRACE = timedelta(seconds=10)
 """AWS's reclaim time is approximate (EC2 User Guide, "Spot Instance interruption notices"); after this much more the source counts as lost."""
@@ -14,7 +14,10 @@ SAVE_LIMIT = timedelta(minutes=10)
 """How long a save without a reclaim time may take."""
 
 BOOT_LIMIT = timedelta(minutes=10)
-"""From the launch to the agent's hello, and from the grant to the first step; an image with large models boots for minutes."""
+"""From the launch to the agent's hello; an image with large models boots for minutes."""
+
+RESTORE_LIMIT = timedelta(hours=2)
+"""From the grant to the first step: a large restore or a long compilation is no failure. One that dies meanwhile is found otherwise."""
 
 PARK_FIRST = timedelta(seconds=10)
 PARK_LONGEST = timedelta(minutes=5)
@@ -28,13 +31,13 @@ def save_ends(migration: Migration) -> datetime:
 
 
 def agent_due(migration: Migration) -> datetime | None:
-    """Return when a replacement that was launched must have said hello, or taken over and resumed."""
-    for name in (StepName.RESUME_JOB, StepName.CUT_OVER):
-        if migration.steps[name].started_at is not None:
-            started = migration.steps[name].started_at
-            return started + BOOT_LIMIT if started else None
+    """Return when a replacement that was launched must have said hello, or, once it may take over, have done its first step."""
+    granted = migration.steps[StepName.CUT_OVER].started_at
+    if granted is not None:
+        return granted + RESTORE_LIMIT
     attempt = migration.attempt
-    return attempt.launched_at + BOOT_LIMIT if attempt and attempt.launched_at else None
+    waiting = migration.step_state(StepName.AWAIT_AGENT) is StepState.RUNNING
+    return attempt.launched_at + BOOT_LIMIT if waiting and attempt and attempt.launched_at else None
 
 
 def retire_at(migration: Migration) -> datetime | None:

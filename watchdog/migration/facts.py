@@ -162,6 +162,8 @@ class ReplacementGone:
     why: str
     program_failed: bool = False
     """Whether the job's own program ended it, and not AWS: that counts against the program."""
+    reclaim_at: datetime | None = None
+    """If it was given notice: it lives on until then, and may still save."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +180,8 @@ class JobEnded:
 
     at: datetime
     state: JobState
+    step: int | None = None
+    """The last step, if the job finished."""
 
 
 Fact = (

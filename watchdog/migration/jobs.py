@@ -40,7 +40,13 @@ def _taken_over(job: Job, migration: Migration, fact: TakenOver) -> Job:
     attempt = migration.attempt_of(fact.instance_id)
     if attempt is None or fact.fencing_token < job.fencing_token:
         return job
-    member = Member(instance_id=fact.instance_id, pool=attempt.target.pool, address=attempt.address, incarnation=attempt.incarnation)
+    member = Member(
+        instance_id=fact.instance_id,
+        pool=attempt.target.pool,
+        address=attempt.address,
+        incarnation=attempt.incarnation,
+        generation=job.generation,
+    )
     return replace(job, member=member, fencing_token=fact.fencing_token)
 
 

@@ -52,6 +52,8 @@ class Member:
     pool: CapacityPool
     address: str | None = None
     incarnation: Incarnation | None = None
+    generation: int = 0
+    """The job's generation when it took over: saves asked for before that are none of its business."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class Job:
     """Grows with every save that the agent is asked for."""
     program_failures: int = 0
     """How often in a row its own program failed on a fresh instance; a completed step sets it back."""
+    silent: bool = False
+    """Whether people were told that its agent says nothing although its instance runs."""
     note: str | None = None
     """Why the job is parked or blocked, for people."""
     version: int = 0

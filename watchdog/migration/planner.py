@@ -165,7 +165,7 @@ def _awaiting(migration: Migration, now: datetime) -> tuple[Action, ...]:
         return ()
     due = budgets.agent_due(migration)
     if due is not None and now >= due:
-        return (EndReplacement(instance_id=attempt.instance_id, why=f"no progress from its agent for {budgets.BOOT_LIMIT}"),)
+        return (EndReplacement(instance_id=attempt.instance_id, why="no progress from its agent in time"),)
     return ()
 
 

@@ -101,6 +101,8 @@ class Worker:
                     log.info("loop.goes_on", extra={"loop": loop})
 
     async def _receive(self) -> None:
+        # A message that is received and cannot be recorded comes nearer to the dead-letter queue each time: better not to receive it.
+        await self._store.ping()
         messages = await self._inbox.receive()
         results = await asyncio.gather(*(self._take(message) for message in messages), return_exceptions=True)
         for result in results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,7 +18,9 @@ from watchdog.ports import Announcer, Message, OutboxEntry, Store, Telemetry
 log = logging.getLogger(__name__)
 
 LADDER_SECONDS = (1, 3, 10, 30, 300, 1800, 7200, 18000, 36000)
-"""Waits between tries (facts of Standard Webhooks, with a short start: a move lasts two minutes)."""
+"""Waits between tries, as Standard Webhooks advises, with a short start: a move lasts two minutes."""
+_LONGEST_WAIT_SECONDS = LADDER_SECONDS[-1]
+"""Whatever the receiver asks for."""
 
 
 def messages_for(fact: Fact, job: Job, migration: Migration, *, deployment: str) -> tuple[Message, ...]:
@@ -60,7 +63,7 @@ def _tell(fact: Fact, job: Job, migration: Migration) -> tuple[str | None, dict[
             until = fact.until.isoformat() if fact.until else None
             return "migration.parked", {**base, "why": fact.why, "next_try_at": until}
         case JobEnded() if job.state is JobState.FINISHED:
-            return "job.finished", {"step": None}
+            return "job.finished", {"step": fact.step}
         case _:
             return None, {}
 
@@ -107,11 +110,15 @@ class AnnounceService:
         self._telemetry = telemetry
 
     async def deliver(self) -> int:
-        """Try every message that is due once, in order; return how many there were."""
+        """Try every message that is due once; return how many there were. Each announcer gets its own in order and waits for no other."""
         entries = await self._store.claim_messages(self._clock.now())
+        names = dict.fromkeys(entry.announcer for entry in entries)
+        await asyncio.gather(*(self._deliver_all([entry for entry in entries if entry.announcer == name]) for name in names))
+        return len(entries)
+
+    async def _deliver_all(self, entries: Sequence[OutboxEntry]) -> None:
         for entry in entries:
             await self._deliver(entry)
-        return len(entries)
 
     async def _deliver(self, entry: OutboxEntry) -> None:
         announcer = self._announcers.get(entry.announcer)
@@ -122,14 +129,15 @@ class AnnounceService:
         announcer_name, kind = entry.announcer, entry.message.kind
         try:
             await announcer.send(entry.message)
-        except DeliveryFailed as error:
+        except Exception as fault:  # noqa: BLE001 - a message that breaks its announcer must not hold up those behind it
+            error = fault if isinstance(fault, DeliveryFailed) else DeliveryFailed(f"{type(fault).__name__}: {fault}", permanent=False)
             self._telemetry.count("spot_watchdog_messages_failed_total", announcer=announcer_name, kind=kind)
             extra = {"message_id": entry.message.message_id, "tries": entry.tries, "announcer": announcer_name, "kind": kind}
             if error.permanent or entry.tries > len(LADDER_SECONDS):
                 log.error("message.given_up", extra={**extra, "why": str(error)})  # noqa: TRY400 - expected, and the cause may hold the secret URL
                 await self._store.settle_message(entry)
                 return
-            wait = error.retry_after_seconds or LADDER_SECONDS[entry.tries - 1]
+            wait = min(error.retry_after_seconds or LADDER_SECONDS[entry.tries - 1], _LONGEST_WAIT_SECONDS)
             log.warning("message.postponed", extra={**extra, "why": str(error), "wait_s": wait})
             await self._store.postpone_message(entry, self._clock.now() + timedelta(seconds=wait))
             return

@@ -19,7 +19,8 @@ from watchdog.ports import DecisionRecord, MarketData, PoolFacts, QuotaReading, 
 
 POOLS = "pools"
 QUOTAS = "quotas"
-RETRY_SOON = timedelta(seconds=5)
+QUOTAS_GOOD_FOR = timedelta(minutes=10)
+"""An older reading is unknown: a quota that was full once would else park jobs for as long as it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class DecideService:
         except CloudUnavailable as error:
             view = MarketView(as_of=now, offers=())
             unread = Reason(code="market_unknown", text=f"the market could not be read: {error}")
-            decision: Decision = Park(until=now + RETRY_SOON, reasons=(unread,))
+            decision: Decision = Park(reasons=(unread,))
         else:
             decision = balanced.decide(view, job.snapshot(), signal, now=now)
         record = DecisionRecord(
@@ -71,26 +72,43 @@ class DecideService:
 
     async def _view(self, job: Job, now: datetime) -> MarketView:
         pools = await self._pools(job.spec.instance_types, now)
-        quotas = await self._quotas()
+        quotas = await self._quotas(now)
         memory = await self._store.pool_memory()
         offers = tuple(_offer(facts, quotas, memory.get(facts.pool, PoolMemory())) for facts in pools)
         return MarketView(as_of=now, offers=offers)
 
     async def _pools(self, instance_types: Iterable[str], now: datetime) -> Sequence[PoolFacts]:
+        """Return the pools of these types from the last poll, or by asking AWS if that poll did not ask for them.
+
+        Prices and offerings move slowly; an old reading is better than none while AWS does not answer.
+        """
         wanted = set(instance_types)
         reading = await self._store.reading(POOLS)
-        if reading is not None:
-            known = [pool_facts_from_data(each) for each in reading[1]]
-            if wanted <= {facts.pool.instance_type for facts in known}:
-                return [facts for facts in known if facts.pool.instance_type in wanted]
-        fresh = await self._market.pools(wanted)
+        known = [] if reading is None else [pool_facts_from_data(each) for each in reading[1]["pools"]]
+        if reading is not None and wanted <= set(reading[1]["asked"]):
+            return [facts for facts in known if facts.pool.instance_type in wanted]
+        try:
+            fresh = await self._market.pools(wanted)
+        except CloudUnavailable:
+            usable = [facts for facts in known if facts.pool.instance_type in wanted]
+            if not usable:
+                raise
+            return usable
         if reading is None:
-            await self._store.put_reading(POOLS, now, [pool_facts_to_data(facts) for facts in fresh])
+            await self._store.put_reading(POOLS, now, pools_reading(wanted, fresh))
         return fresh
 
-    async def _quotas(self) -> Sequence[QuotaReading]:
+    async def _quotas(self, now: datetime) -> Sequence[QuotaReading]:
+        """Return the quotas of the last poll; one that is too old says nothing any more."""
         reading = await self._store.reading(QUOTAS)
-        return [] if reading is None else [quota_from_data(each) for each in reading[1]]
+        if reading is None or now - reading[0] > QUOTAS_GOOD_FOR:
+            return []
+        return [quota_from_data(each) for each in reading[1]]
+
+
+def pools_reading(asked: Iterable[str], pools: Iterable[PoolFacts]) -> dict[str, Any]:
+    """Return a poll of the market as plain JSON values: which types were asked for, and what there is."""
+    return {"asked": sorted(asked), "pools": [_plain(asdict(facts)) for facts in pools]}
 
 
 def _offer(facts: PoolFacts, quotas: Sequence[QuotaReading], memory: PoolMemory) -> Offer:
@@ -118,13 +136,8 @@ def _plan(decision: Decision, view: MarketView) -> tuple[PlannedTarget, ...]:
     )
 
 
-def pool_facts_to_data(facts: PoolFacts) -> dict[str, Any]:
-    """Return a pool's facts as plain JSON values, for the store's readings."""
-    return dict(_plain(asdict(facts)))
-
-
 def pool_facts_from_data(data: dict[str, Any]) -> PoolFacts:
-    """Return what `pool_facts_to_data` wrote."""
+    """Return one pool of `pools_reading`."""
     pool = CapacityPool(**{**data["pool"], "market": Market(data["pool"]["market"])})
     return PoolFacts(**{**data, "pool": pool})
 

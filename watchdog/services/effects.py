@@ -7,7 +7,7 @@ import logging
 from datetime import timedelta
 from typing import assert_never
 
-from policies.model import CapacityPool, SourceLost
+from policies.model import CapacityPool, FirstLaunch, SourceLost
 from watchdog.clock import Clock
 from watchdog.errors import CheckpointStoreUnavailable, LaunchOutcomeUnknown, LaunchRefused, LaunchScope
 from watchdog.history.observations import Observation, ObservationKind
@@ -96,7 +96,7 @@ class Effects:
                 until = None if blocking_refusal(migration) else budgets.parked_until(migration, now)
                 return (LaunchExhausted(at=now, until=until, why=action.why),)
             case Replan():
-                answer = await self._decide.decide(job, SourceLost())
+                answer = await self._decide.decide(job, SourceLost() if migration.sources else FirstLaunch())
                 await self._store.commit(Change(decision=answer.record))
                 return (Replanned(at=now, decision_id=answer.record.decision_id, targets=answer.targets, reasons=answer.reasons),)
             case GiveUpSaving():

@@ -89,23 +89,24 @@ class IngestService:
             try:
                 if isinstance(notice, InstanceStateChange):
                     return await self._state_changed(notice, job)
-                new = await self._record(notice, job)
+                if isinstance(notice, RebalanceRecommendation):
+                    return await self._rebalance(notice, job)
+                if (change := await self._recorded(notice, job)) is not None:
+                    await self._store.commit(change)
                 if job.state.terminal or job.state is JobState.BLOCKED:
                     return Outcome.JOB_OVER  # a new instance would fail as the last ones did
-                if isinstance(notice, RebalanceRecommendation):
-                    return await self._rebalance(job, notice) if new else Outcome.KNOWN
                 return await self._interruption(notice, job)
             except VersionConflict:
                 continue
         raise VersionConflict(f"{job_id} is being changed too fast")
 
-    async def _record(self, notice: SpotInterruptionNotice | RebalanceRecommendation, job: Job) -> bool:
-        """Merge this copy into the notice's record; return whether it is the first."""
+    async def _recorded(self, notice: SpotInterruptionNotice | RebalanceRecommendation, job: Job) -> Change | None:
+        """Merge this copy into the notice's record; return what is to be written, or None if it says nothing new."""
         known, version = await self._store.notice(notice_key(notice))
         copy = NoticeRecord.of(notice)
         record = copy if known is None else merge(known, copy)
         if record == known:
-            return False
+            return None
         change = Change(notice=record, notice_version=version)
         if known is None:
             pool = await self._pool_of(job, record.instance_id)
@@ -113,9 +114,8 @@ class IngestService:
             if pool is not None and record.kind is NoticeKind.SPOT_INTERRUPTION:
                 seen = Observation(at=self._clock.now(), kind=ObservationKind.NOTICE, pool=pool, source=notice.channel)
                 change = replace(change, observations=(seen,))
-        await self._store.commit(change)
         log.info("notice.recorded", extra={"key": record.key, "channel": notice.channel, "job_id": job.job_id, "first": known is None})
-        return known is None
+        return change
 
     def _announcement(self, record: NoticeRecord, job: Job, pool: CapacityPool | None) -> Message:
         return message(
@@ -148,7 +148,13 @@ class IngestService:
             )
             await self._migrate.apply(leaving.migration_id, fact)
             return Outcome.KNOWN
-        if await self._replacement_gone(job, notice.instance_id, f"interruption notice by {notice.channel}"):
+        gone = ReplacementGone(
+            at=self._clock.now(),
+            instance_id=notice.instance_id,
+            why=f"interruption notice by {notice.channel}",
+            reclaim_at=notice.reclaim_at,
+        )
+        if await self._replacement_gone(job, gone):
             return Outcome.ACTED
         if job.member is None or job.member.instance_id != notice.instance_id or job.migration_id is not None:
             return Outcome.LATE
@@ -162,13 +168,22 @@ class IngestService:
         await self._migrate.open(job, opening)
         return Outcome.ACTED
 
-    async def _rebalance(self, job: Job, notice: RebalanceRecommendation) -> Outcome:
-        """Ask the policy; the only answer besides staying that it knows today is to save and train on."""
-        if job.member is None or job.member.instance_id != notice.instance_id or job.migration_id is not None:
-            return Outcome.LATE
+    async def _rebalance(self, notice: RebalanceRecommendation, job: Job) -> Outcome:
+        """Ask the policy once; the only answer besides staying that it knows today is to save and train on.
+
+        The record and what follows from it are one write: a recommendation that is known has been acted upon.
+        """
+        change = await self._recorded(notice, job)
+        if change is None:
+            return Outcome.KNOWN
+        running_here = job.state is JobState.RUNNING and job.member is not None and job.member.instance_id == notice.instance_id
+        if change.notice_version or not running_here:
+            await self._store.commit(change)
+            return Outcome.KNOWN if change.notice_version else Outcome.LATE
         answer = await self._decide.decide(job, RebalanceRecommended())
-        generation = job.generation + 1 if isinstance(answer.decision, SaveOnly) else job.generation
-        await self._store.commit(Change(job=replace(job, generation=generation), decision=answer.record))
+        saves = isinstance(answer.decision, SaveOnly)
+        asked = replace(job, generation=job.generation + 1) if saves else None
+        await self._store.commit(replace(change, job=asked, decision=answer.record))
         return Outcome.ACTED
 
     async def _state_changed(self, notice: InstanceStateChange, job: Job) -> Outcome:
@@ -184,7 +199,8 @@ class IngestService:
             return Outcome.ACTED
         if job.state.terminal or job.state is JobState.BLOCKED:
             return Outcome.JOB_OVER
-        if await self._replacement_gone(job, instance_id, f"EC2 says {notice.state}"):
+        gone = ReplacementGone(at=self._clock.now(), instance_id=instance_id, why=f"EC2 says {notice.state}")
+        if await self._replacement_gone(job, gone):
             return Outcome.ACTED
         if job.member is None or job.member.instance_id != instance_id or job.migration_id is not None:
             return Outcome.LATE
@@ -212,16 +228,13 @@ class IngestService:
 
     async def _leaving(self, job: Job, instance_id: InstanceId) -> Migration | None:
         """Return the open migration that has this instance as a source."""
-        for migration in await self._store.migrations(job.job_id):
-            if migration.closed_at is None and migration.has_source(instance_id):
-                return migration
-        return None
+        return next((each for each in await self._store.open_migrations(job.job_id) if each.has_source(instance_id)), None)
 
-    async def _replacement_gone(self, job: Job, instance_id: InstanceId, why: str) -> bool:
+    async def _replacement_gone(self, job: Job, gone: ReplacementGone) -> bool:
         if job.migration_id is None:
             return False
         migration = await self._store.migration(job.migration_id)
-        if migration.attempt_of(instance_id) is None:
+        if migration.attempt_of(gone.instance_id) is None:
             return False
-        await self._migrate.apply(job.migration_id, ReplacementGone(at=self._clock.now(), instance_id=instance_id, why=why))
+        await self._migrate.apply(job.migration_id, gone)
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import asdict, dataclass, replace
 
 from policies.model import FirstLaunch
@@ -44,8 +44,10 @@ class JobService:
         migrate: MigrateService,
         clock: Clock,
         launch_templates: Collection[str],
+        ready: Callable[[], Awaitable[None]],
     ) -> None:
-        """Use these ports; `launch_templates` is the operator's allow-list."""
+        """Use these ports; `launch_templates` is the operator's allow-list, `ready` raises while the checkpoint store is not proved."""
+        self._ready = ready
         self._store = store
         self._heads = heads
         self._market = market
@@ -62,36 +64,24 @@ class JobService:
         Raises:
             JobRejected: the specification cannot be accepted; every fault is named.
             IdempotencyKeyReused: the key belongs to another request.
+            CheckpointStoreUnsuitable: no job can be fenced in this store.
             CheckpointStoreUnavailable, StoreUnavailable: nothing was started; try again with the same key.
         """
         job_id = _job_id(principal, idempotency_key)
         request_hash = hashlib.sha256(json.dumps(asdict(spec), sort_keys=True, default=str).encode()).hexdigest()
         existing = await self._existing(job_id)
-        if existing is None:
-            await self._check(spec)
-            await self._heads.register(job_id, {**asdict(spec), "job_id": job_id})
-            job = Job(job_id=job_id, spec=spec, request_hash=request_hash, state=JobState.MOVING, created_at=self._clock.now())
-            try:
-                await self._store.commit(Change(job=job))
-            except VersionConflict:
-                log.info("job.registered_elsewhere", extra={"job_id": job_id})
-            existing = await self._store.job(job_id)
-            replayed = False
-        else:
-            replayed = True
-        if existing.request_hash != request_hash:
-            raise IdempotencyKeyReused("this idempotency key was used for another request; take a new one")
-        await self._launch_first(existing)
-        return Registration(job=await self._store.job(job_id), replayed=replayed)
-
-    async def _launch_first(self, job: Job) -> None:
-        """Open the first launch, unless an earlier try of the same request came so far."""
-        if job.migration_id is not None or job.member is not None or job.state is not JobState.MOVING:
-            return
+        if existing is not None:
+            return _replayed(existing, request_hash)
+        await self._ready()
+        await self._check(spec)
+        await self._heads.register(job_id, {**asdict(spec), "job_id": job_id})
+        job = Job(job_id=job_id, spec=spec, request_hash=request_hash, state=JobState.MOVING, created_at=self._clock.now())
         try:
+            # The job and its first launch are one write: a job is never nowhere, whatever crashes.
             await self._migrate.open(job, Opening(cause=Cause.FIRST_LAUNCH, signal=FirstLaunch()))
         except VersionConflict:
-            log.info("migration.opened_elsewhere", extra={"job_id": job.job_id})
+            return _replayed(await self._store.job(job_id), request_hash)
+        return Registration(job=await self._store.job(job_id), replayed=False)
 
     async def _existing(self, job_id: JobId) -> Job | None:
         try:
@@ -118,7 +108,7 @@ class JobService:
             raise JobRejected(tuple(faults))
 
     async def cancel(self, job_id: JobId) -> Job:
-        """End a job; its instances are ended by the sweep. Cancelling twice is no error. Raises NotFound."""
+        """End a job; its instances are ended by the sweep. Cancelling twice is no error. Raises NotFound, VersionConflict."""
         for _ in range(20):
             job = await self._store.job(job_id)
             if job.state.terminal:
@@ -131,7 +121,14 @@ class JobService:
             except VersionConflict:
                 continue
             log.info("job.cancelled", extra={"job_id": job_id})
-        return await self._store.job(job_id)
+            return await self._store.job(job_id)
+        raise VersionConflict(f"{job_id} is being changed too fast")
+
+
+def _replayed(job: Job, request_hash: str) -> Registration:
+    if job.request_hash != request_hash:
+        raise IdempotencyKeyReused("this idempotency key was used for another request; take a new one")
+    return Registration(job=job, replayed=True)
 
 
 def _job_id(principal: str, idempotency_key: str) -> JobId:

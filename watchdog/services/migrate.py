@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from policies.model import Signal, SourceLost
+from policies.model import FirstLaunch, InterruptionNoticed, Signal, SourceLost
 from watchdog.clock import Clock
 from watchdog.errors import CheckpointStoreUnavailable, CloudUnavailable, StoreUnavailable, VersionConflict
 from watchdog.ids import Ids, JobId, MigrationId
-from watchdog.migration.facts import CheckpointCommitted, Fact, JobResumed, Opened, SourceGone
+from watchdog.migration.facts import CheckpointCommitted, Fact, JobResumed, Opened, ReplacementGone, SourceGone
 from watchdog.migration.jobs import job_after
 from watchdog.migration.model import Cause, Job, JobState, Migration, Source
 from watchdog.migration.planner import next_actions, wake_at
@@ -98,7 +98,7 @@ class MigrateService:
         log.info("migration.opened", extra={"migration_id": blank.migration_id, "job_id": job.job_id, "cause": opening.cause})
         self._telemetry.count("spot_watchdog_migrations_opened_total", cause=opening.cause)
         self._wake()
-        return blank
+        return change.migration or blank
 
     async def apply(self, migration_id: MigrationId, *facts: Fact) -> None:
         """Feed facts to a migration, again and again until nobody else wrote in between. Facts that say nothing new write nothing."""
@@ -115,7 +115,8 @@ class MigrateService:
             self._report(change)
             self._wake()
             if change.migration is not None and change.migration.handed_on is not None:
-                await self._follow_up(job.job_id)
+                noticed = next((fact for fact in change.facts if isinstance(fact, ReplacementGone) and fact.reclaim_at), None)
+                await self.follow_up(job.job_id, noticed)
             return
         raise VersionConflict(f"{migration_id} is being changed too fast")
 
@@ -156,14 +157,29 @@ class MigrateService:
         if migration.closed_at is not None:
             self._telemetry.count("spot_watchdog_migrations_closed_total", state=migration.state)
 
-    async def _follow_up(self, job_id: JobId) -> None:
-        """Open the next migration when one was closed because its replacement was lost after the pivot."""
+    async def follow_up(self, job_id: JobId, noticed: ReplacementGone | None = None) -> None:
+        """Open the migration that a moving job lacks: its last one was closed for the next, and whoever was to open that one died first.
+
+        A replacement that was lost to a notice lives on until its reclaim time: it is a source that may still save.
+        """
         job = await self._store.job(job_id)
-        if job.state is not JobState.MOVING or job.migration_id is not None or job.member is None:
+        if job.state is not JobState.MOVING or job.migration_id is not None:
             return
-        source = Source(instance_id=job.member.instance_id, pool=job.member.pool, lost_at=self._clock.now())
+        opening = Opening(cause=Cause.FIRST_LAUNCH, signal=FirstLaunch())
+        if job.member is not None and noticed is not None and noticed.reclaim_at is not None:
+            source = Source(instance_id=job.member.instance_id, pool=job.member.pool)
+            opening = Opening(
+                cause=Cause.INTERRUPTION_NOTICE,
+                signal=InterruptionNoticed(reclaim_at=noticed.reclaim_at),
+                sources=(source,),
+                reclaim_at=noticed.reclaim_at,
+                noticed_at=noticed.at,
+            )
+        elif job.member is not None:
+            source = Source(instance_id=job.member.instance_id, pool=job.member.pool, lost_at=self._clock.now())
+            opening = Opening(cause=Cause.SOURCE_LOST, signal=SourceLost(), sources=(source,))
         try:
-            await self.open(job, Opening(cause=Cause.SOURCE_LOST, signal=SourceLost(), sources=(source,)))
+            await self.open(job, opening)
         except VersionConflict:
             log.info("migration.opened_elsewhere", extra={"job_id": job_id})
 

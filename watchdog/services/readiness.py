@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from watchdog.errors import CheckpointStoreUnavailable, StoreUnavailable
+from watchdog.errors import CheckpointStoreUnavailable, CheckpointStoreUnsuitable, StoreUnavailable
 from watchdog.ports import HeadRegister, Store
 
 
@@ -41,7 +41,7 @@ class Readiness:
             return
         try:
             await self._heads.self_test()
-        except CheckpointStoreUnavailable as error:
+        except (CheckpointStoreUnavailable, CheckpointStoreUnsuitable) as error:
             self._checkpoint_store = str(error)
             raise
         self._checkpoint_store = None

@@ -22,6 +22,15 @@ class Keys:
         """Hash version, body: one migration."""
         return self._key(f"migration:{migration_id}")
 
+    @property
+    def active_jobs(self) -> str:
+        """Set of the ids of jobs that are not over: what every poll goes through."""
+        return self._key("active-jobs")
+
+    def open_migrations_of(self, job_id: str) -> str:
+        """Set of the ids of one job's migrations that are not closed."""
+        return self._key(f"open-migrations-of:{job_id}")
+
     def notice(self, key: str) -> str:
         """Hash version, body: one notice, merged from all channels."""
         return self._key(f"notice:{key}")

@@ -73,6 +73,8 @@ class RedisStore:
             keys.instances,
             keys.outbox,
             keys.outbox_bodies,
+            keys.active_jobs,
+            keys.open_migrations_of(migration.job_id if migration else "-"),
         ]
         # What a change does not touch is left out: Lua's cjson reads null as a value of its own, not as nil.
         encoded = {name: part for name, part in self._encode(change).items() if part is not None}
@@ -84,11 +86,18 @@ class RedisStore:
         job, migration, notice, decision = change.job, change.migration, change.notice, change.decision
         return {
             "job": job
-            and {"id": job.job_id, "expected": job.version, "body": codec.to_json(job), "score": codec.milliseconds(job.created_at)},
+            and {
+                "id": job.job_id,
+                "expected": job.version,
+                "body": codec.to_json(job),
+                "score": codec.milliseconds(job.created_at),
+                "over": job.state.terminal,
+            },
             "migration": migration
             and {
                 "id": migration.migration_id,
                 "job_id": migration.job_id,
+                "closed": migration.closed_at is not None,
                 "expected": migration.version,
                 "body": codec.to_json(migration),
                 "score": codec.milliseconds(migration.opened_at),
@@ -128,6 +137,16 @@ class RedisStore:
         """Return the newest jobs, newest first."""
         ids = await self._newest(self._keys.jobs)
         return [await self.job(JobId(each)) for each in ids]
+
+    async def active_jobs(self) -> Sequence[Job]:
+        """Return every job that is not over."""
+        ids = await _answer(self._redis.smembers(self._keys.active_jobs))
+        return [await self.job(JobId(each)) for each in sorted(map(_text, ids))]
+
+    async def open_migrations(self, job_id: JobId) -> Sequence[Migration]:
+        """Return those of a job's migrations that are not closed."""
+        ids = await _answer(self._redis.smembers(self._keys.open_migrations_of(job_id)))
+        return [await self.migration(MigrationId(each)) for each in sorted(map(_text, ids))]
 
     async def owner_of(self, instance_id: InstanceId) -> JobId | None:
         """Return the job that this instance was started for, or None."""

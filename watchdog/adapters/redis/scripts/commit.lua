@@ -3,6 +3,7 @@
 --
 -- KEYS: 1 job  2 migration  3 notice  4 jobs  5 migrations  6 migrations of the job  7 due  8 journal  9 events
 --       10 notices  11 decisions  12 decision bodies  13 history  14 pool memory  15 instances  16 outbox  17 outbox bodies
+--       18 active jobs  19 open migrations of the job
 -- ARGV[1]: the change as JSON (codec.py says which fields)
 local change = cjson.decode(ARGV[1])
 
@@ -23,6 +24,7 @@ end
 if change.job then
     write(KEYS[1], change.job)
     redis.call('ZADD', KEYS[4], change.job.score, change.job.id)
+    redis.call(change.job.over and 'SREM' or 'SADD', KEYS[18], change.job.id)
 end
 if change.migration then
     write(KEYS[2], change.migration)
@@ -33,6 +35,7 @@ if change.migration then
     else
         redis.call('ZREM', KEYS[7], change.migration.id)
     end
+    redis.call(change.migration.closed and 'SREM' or 'SADD', KEYS[19], change.migration.id)
     for _, instance in ipairs(change.instances) do
         redis.call('HSET', KEYS[15], instance, change.migration.job_id)
     end
