@@ -119,6 +119,7 @@ def test_half_precision_is_exact(tmp_path):
     assert interrupted(tmp_path, [3, 13], **kind) == uninterrupted(**kind)
 
 
+@pytest.mark.long
 def test_loader_workers_are_exact(tmp_path):
     kind = {"workers": 2}
     assert interrupted(tmp_path, [4, 12], **kind) == uninterrupted(**kind)

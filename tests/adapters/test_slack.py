@@ -46,6 +46,7 @@ DATA: dict[str, dict[str, Any]] = {
     "migration.failed": {**MOVE, "why": "the replacement never reported"},
     "job.finished": {"step": 900},
     "job.blocked": {"why": "InvalidAMIID.NotFound: no such image"},
+    "job.silent": {"why": "nothing was heard of it for 10 minutes", "instance_id": "i-1"},
 }
 SAID = {
     "job.started": ["digits started", "i-0aaa", "10.0.0.5", NEW],
@@ -64,6 +65,7 @@ SAID = {
     "migration.failed": ["digits needs a person", "the replacement never reported"],
     "job.finished": ["digits finished", "900"],
     "job.blocked": ["digits is blocked", "InvalidAMIID.NotFound: no such image"],
+    "job.silent": ["digits says nothing", "nothing was heard of it for 10 minutes", "i-1"],
 }
 
 

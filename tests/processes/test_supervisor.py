@@ -29,12 +29,13 @@ if os.fork() == 0:
 os.wait()
 """,
 ]
-FORKS_FOR_EVER = [
+FORKS_ON_AND_ON = [
     *PYTHON,
     """
 import os, time
 open(os.environ["PID_FILE"], "w").write(str(os.getpid()))
-while True:
+until = time.monotonic() + 30  # whoever fails to catch it shall not have it for ever
+while time.monotonic() < until:
     if os.fork():      # the parent ends, the child goes on: no snapshot of the process table holds the one alive now
         os._exit(0)
     os.setsid()
@@ -50,8 +51,8 @@ with Supervisor(run_dir) as supervisor:
         supervisor.start(name, argv, env={"PID_FILE": str(run_dir / "pid")}, log=run_dir / "log")
     while not (run_dir / "pid").exists() or not (run_dir / "pid").read_text():
         time.sleep(0.01)
-    print(supervisor.pid, flush=True)
     try:
+        print(supervisor.pid, flush=True)
         time.sleep(600)
     except KeyboardInterrupt:
         print(supervisor.wait("forever", timeout_seconds=1), flush=True)
@@ -99,9 +100,9 @@ def test_a_daemon_in_a_session_of_its_own_ends_with_the_owner(run_dir: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only a subreaper can win this race")
-def test_a_process_that_forks_for_ever_is_caught(run_dir: Path) -> None:
+def test_a_process_that_forks_on_and_on_is_caught(run_dir: Path) -> None:
     with Supervisor(run_dir) as supervisor:
-        supervisor.start("forks", FORKS_FOR_EVER, env={"PID_FILE": str(run_dir / "pid")}, log=run_dir / "log")
+        supervisor.start("forks", FORKS_ON_AND_ON, env={"PID_FILE": str(run_dir / "pid")}, log=run_dir / "log")
         started_pid(run_dir / "pid")
     assert leftovers(run_dir) == []
 

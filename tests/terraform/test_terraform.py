@@ -48,6 +48,7 @@ def test_the_usage_in_the_readme_is_valid(terraform_with_provider: Terraform) ->
     terraform_with_provider.run("validate", "-no-color", folder="usage")
 
 
+@pytest.mark.long
 def test_a_deployment_is_planned_as_promised(terraform_with_provider: Terraform) -> None:
     terraform_with_provider.run("test", "-no-color")
 
