@@ -2,17 +2,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 import pytest
 
+from tests.waiting import eventually
 from watchdog.emulator.processes import leftovers, sweep
-
-T = TypeVar("T")
 
 
 class Demo:
@@ -57,15 +54,6 @@ class Demo:
     @property
     def run_directories(self) -> list[Path]:
         return list(self.folder.glob("spot-watchdog-*"))
-
-
-def eventually(condition: Callable[[], T], what: str, *, seconds: float = 30) -> T:
-    """Poll until `condition` is truthy and return its value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-    return value
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.e2e.conftest import Demo, eventually
+from tests.e2e.conftest import Demo
+from tests.waiting import eventually
 from watchdog.emulator.processes import leftovers
 
 # Half a minute each on an idle machine; most of it is torch being imported, which a busy machine draws out.

@@ -1,25 +1,13 @@
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TypeVar
 
 import pytest
 
 from watchdog.emulator.processes import Supervisor, leftovers, sweep
 
-T = TypeVar("T")
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
-
-
-def eventually(condition: Callable[[], T], what: str, *, seconds: float = 20) -> T:
-    """Poll until `condition` is truthy and return its value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-    return value
 
 
 @pytest.fixture

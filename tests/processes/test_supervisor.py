@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.processes.conftest import ENVIRONMENT, eventually
+from tests.processes.conftest import ENVIRONMENT
+from tests.waiting import eventually
 from watchdog.emulator.processes import ProcessFailed, Supervisor, leftovers
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -70,7 +71,7 @@ def start_owner(run_dir: Path) -> tuple[subprocess.Popen[str], int]:
 
 
 def started_pid(file: Path) -> int:
-    return int(eventually(lambda: file.exists() and file.read_text(), f"{file} is written"))
+    return int(eventually(lambda: file.read_text() if file.exists() else None, f"{file} is written"))
 
 
 def test_an_exit_code_is_reported(supervisor: Supervisor, run_dir: Path) -> None:

@@ -7,7 +7,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.processes.conftest import eventually
+from tests.waiting import eventually
 from watchdog.emulator.processes import Supervisor
 from watchdog.emulator.valkey import start_valkey
 

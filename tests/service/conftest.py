@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import boto3
 import httpx2
@@ -12,17 +10,6 @@ import pytest
 from mypy_boto3_sqs import SQSClient
 
 from watchdog.cli.demo.world import World, open_world
-
-T = TypeVar("T")
-
-
-def eventually(condition: Callable[[], T], what: str, *, seconds: float = 30) -> T:
-    """Poll until `condition` is truthy and return its value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-    return value
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from mypy_boto3_sqs import SQSClient
 
-from tests.service.conftest import eventually
+from tests.waiting import eventually
 from watchdog.cli.demo.world import World
 
 IDLE = ["sleep", "1000"]

@@ -6,7 +6,7 @@ import sys
 
 import httpx2
 
-from tests.service.conftest import eventually
+from tests.waiting import eventually
 from watchdog.cli.demo.world import World
 from watchdog.emulator.processes import tail
 from watchdog.emulator.valkey import free_port, server_binary
