@@ -62,12 +62,14 @@ def test_a_loss_without_notice_resumes_from_the_last_periodic_checkpoint(demo: D
     assert [outcome[moment] for moment in MOMENTS] == [None, None, None]
 
 
+@pytest.mark.long
 def test_a_rebalance_recommendation_saves_and_stays_until_the_notice(demo: Demo) -> None:
     outcome = play(demo, "rebalance")
     assert outcome["steps_lost"] == 0
     assert outcome["instances_launched"] == 2
 
 
+@pytest.mark.long
 def test_empty_pools_are_passed_over_for_a_third_zone(demo: Demo) -> None:
     outcome = play(demo, "capacity")
     assert outcome["steps_lost"] == 0
@@ -103,6 +105,7 @@ def test_ctrl_c_ends_everything_and_says_so(demo: Demo, moment: str) -> None:
     assert demo.run_directories == []
 
 
+@pytest.mark.long
 def test_a_service_that_dies_is_named_with_the_end_of_its_log(demo: Demo) -> None:
     demo.start()
     demo.wait_for(UP)
